@@ -29,7 +29,7 @@ from jaxlite.core.jaxpr import (
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import MixedVarying, Primitive, TooVarying
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
-from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
+from jaxlite.core.values import AVAL_OF, SCALARS, ArrayImpl, aval_of
 from lowering.xla import trace_context
 
 _new = object.__new__
@@ -124,6 +124,8 @@ class StagingTrace(Trace):
         type_of = AVAL_OF.get(kind)
         if type_of is not None:
             aval = type_of(value)
+            if kind in SCALARS:
+                return Literal(value, aval)
         elif isinstance(value, Tracer):
             if value._trace is self:
                 return value.atom  # type: ignore[attr-defined]  # of a high type
@@ -215,8 +217,10 @@ class StagingTrace(Trace):
         outvars = [self.atom(out) for out in outs]
         read = set(outvars).union(*[eqn.invars for eqn in self.eqns])
         for eqn in self.eqns:
-            if not read.issuperset(eqn.outvars):
-                eqn.outvars = [var if var in read else DropVar(var.aval) for var in eqn.outvars]
+            for var in eqn.outvars:
+                if var not in read:
+                    eqn.outvars = [var if var in read else DropVar(var.aval) for var in eqn.outvars]
+                    break
         constants = [(var, value) for value, var in self._constants.values() if var in read]
         self.alive = False
         jaxpr = Jaxpr([var for var, _ in constants], self.invars, outvars, self.eqns, self.effects, self.debug_info)

@@ -532,6 +532,21 @@ def as_size(value: Any) -> Any:
     return value if type(value) is Dim else operator.index(value)
 
 
+def are_ints(values: Any) -> bool:
+    """Whether the object is a tuple of Python ints, as most shapes are."""
+    if type(values) is not tuple:
+        return False
+    for value in values:
+        if type(value) is not int:
+            return False
+    return True
+
+
+def as_sizes(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Sizes as a tuple of what `as_size` gives."""
+    return values if are_ints(values) else tuple(map(as_size, values))  # type: ignore[return-value]
+
+
 def exceeds(shape: Sequence[Any], limit: int) -> bool:
     """Whether the known sizes of a shape, or their product, are greater than a limit."""
     try:

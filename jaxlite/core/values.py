@@ -83,6 +83,7 @@ AVAL_OF: dict[type, Callable[[Any], Any]] = {
     np.ndarray: _of_numpy,
     **{dtype.type: _of_scalar_type(dtype) for dtype in dtypes._KIND},
 }
+SCALARS = frozenset(AVAL_OF) - {ArrayImpl, np.ndarray}  # the types of Python's and NumPy's scalars
 for _kind in (np.longlong, np.ulonglong):  # types of their own where they are as wide as others
     AVAL_OF.setdefault(_kind, _of_numpy)
 

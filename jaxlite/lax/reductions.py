@@ -7,7 +7,6 @@ accumulators.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
+from jaxlite.core.symbolic import as_sizes
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
@@ -37,7 +37,7 @@ def static_ints(name: str, what: str, values) -> Ints:
     Raises: TypeError that names the argument.
     """
     try:
-        return tuple(operator.index(value) for value in values)
+        return as_sizes(values)
     except TypeError:
         raise TypeError(f"{name}: {what} must be a sequence of integers, got {values!r}") from None
 

@@ -6,6 +6,7 @@ Also here: operations without operands (`iota`, `full`), and the identities `sto
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.symbolic import Dim, as_size, exceeds, set_dimension_value
+from jaxlite.core.symbolic import Dim, as_size, as_sizes, exceeds, set_dimension_value
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
@@ -58,7 +59,7 @@ def canonical_shape(shape, name: str = "shape") -> Ints:
     if not isinstance(shape, (tuple, list)):
         shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
     try:
-        sizes = tuple(map(as_size, shape))
+        sizes = as_sizes(shape)
     except TypeError:
         for size in shape:
             if isinstance(size, Tracer):
@@ -67,14 +68,19 @@ def canonical_shape(shape, name: str = "shape") -> Ints:
                     "compute sizes with Python or NumPy, from .shape, not with jaxlite.numpy; if the size is an "
                     "argument, mark it static (static_argnums, static_argnames)")) from None
         raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {shape}.") from None
-    for size in sizes:
-        if size < 0:
-            raise TypeError(f"{name} must have every element be nonnegative, got {sizes}.")
-    _check_size(sizes)
+    _check_sizes(sizes, name)
     return sizes
 
 
 _SIZE_LIMIT = 1 << 58  # elements; their bytes are to fit an int64 in any dtype
+
+
+@functools.lru_cache(4096)
+def _check_sizes(sizes: Ints, name: str) -> None:
+    for size in sizes:
+        if size < 0:
+            raise TypeError(f"{name} must have every element be nonnegative, got {sizes}.")
+    _check_size(sizes)
 
 
 def _check_size(shape: Ints) -> None:
@@ -91,10 +97,6 @@ def canonical_axis(axis, rank: int, name: str = "axis") -> int:
     if not -rank <= index < rank:
         raise np.exceptions.AxisError(f"{name} {index} is out of bounds for array of dimension {rank}")
     return index + rank if index < 0 else index
-
-
-def _as_ints(values) -> Ints:
-    return tuple(map(as_size, values))
 
 
 def _check_permutation(name: str, permutation: Ints, rank: int) -> None:
@@ -135,7 +137,7 @@ def convert_element_type(operand, new_dtype):
 
 def warn_of_lost_parts(old, new) -> None:
     """Warns where a user's conversion between two dtypes drops imaginary parts."""
-    if dtypes.kind(old) == "c" and dtypes.kind(new) != "c":
+    if old is not new and dtypes.kind(old) == "c" and dtypes.kind(new) != "c":
         source.warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning)
 
 
@@ -177,6 +179,8 @@ def _convert_element_type_stage(trace, args: Sequence[Any], params: dict[str, An
     if isinstance(operand, _HOST_TYPES) and isinstance(params["new_dtype"], np.dtype):
         dtype = params["new_dtype"]
         if not params["weak_type"]:
+            if type(operand) is float and dtype is dtypes.float32 and -3e38 < operand < 3e38:
+                return trace.lift(np.float32(operand))
             return trace.lift(np.asarray(operand).astype(dtype)[()])
         if not np.ndim(operand):
             value = {"b": bool, "i": int, "u": int, "f": float, "c": builtins.complex}[dtypes.kind(dtype)](operand)
@@ -263,7 +267,7 @@ def broadcast_in_dim(operand, shape, broadcast_dimensions: Sequence[int], *, out
         equal, or 1 and stretched.
     """
     shape = canonical_shape(shape)
-    dimensions = _as_ints(broadcast_dimensions)
+    dimensions = as_sizes(broadcast_dimensions)
     aval = aval_of(operand)
     if aval.shape == shape and dimensions == tuple(range(len(shape))) and not isinstance(operand, _HOST_TYPES):
         return placement.laid_out(operand, out_sharding)
@@ -288,9 +292,14 @@ def broadcast_shapes(*shapes) -> Ints:
     """
     if not shapes:
         return ()
-    canonical = [canonical_shape(shape) for shape in shapes]
+    return common_shape(*[canonical_shape(shape) for shape in shapes])
+
+
+@functools.lru_cache(4096)
+def common_shape(*canonical: Ints) -> Ints:
+    """`broadcast_shapes` of the shapes of arrays."""
     first = canonical[0]
-    if all(shape == first for shape in canonical):
+    if all([shape == first for shape in canonical]):
         return first
     rank = max(map(len, canonical))
     result = [1] * rank
@@ -298,7 +307,7 @@ def broadcast_shapes(*shapes) -> Ints:
         for position, size in enumerate(shape, rank - len(shape)):
             if size != 1:
                 if result[position] not in (1, size):
-                    raise ValueError(f"Incompatible shapes for broadcasting: shapes={canonical}")
+                    raise ValueError(f"Incompatible shapes for broadcasting: shapes={list(canonical)}")
                 result[position] = size
     return tuple(result)
 
@@ -351,7 +360,7 @@ def reshape(operand, new_sizes, dimensions: Sequence[int] | None = None, *, out_
     """
     aval = aval_of(operand)
     new_sizes = canonical_shape(new_sizes, "new_sizes")
-    order = None if dimensions is None else _as_ints(dimensions)
+    order = None if dimensions is None else as_sizes(dimensions)
     if order == tuple(range(aval.ndim)):
         order = None
     if aval.shape == new_sizes and order is None and not isinstance(operand, _HOST_TYPES):
@@ -379,7 +388,7 @@ def _transpose_aval(x, *, permutation: Ints) -> ShapedArray:
 @boundary
 def transpose(operand, permutation: Sequence[int]):
     """Reorder the axes: axis i of the result is axis permutation[i] of the operand."""
-    order = permutation if type(permutation) is tuple and {*map(type, permutation)} <= {int} else _as_ints(permutation)
+    order = as_sizes(permutation)
     aval = aval_of(operand)
     if order == tuple(range(aval.ndim)) and not isinstance(operand, _HOST_TYPES):
         return operand
@@ -438,7 +447,7 @@ def _rev_aval(x, *, dimensions: Ints) -> ShapedArray:
 @boundary
 def rev(operand, dimensions: Sequence[int]):
     """Reverse the order of elements along axes."""
-    return rev_p.bind(operand, dimensions=_as_ints(dimensions))
+    return rev_p.bind(operand, dimensions=as_sizes(dimensions))
 
 
 @concatenate_p.def_abstract_eval

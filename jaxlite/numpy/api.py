@@ -22,7 +22,6 @@ from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 from jaxlite.lax import shaping
 from jaxlite.traces.eager import eager_trace
 from jaxlite.traces.host import eager_jit
-from lowering.xla import trace_context
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -149,6 +148,8 @@ def check_arrays(name: str, *args) -> None:
 
 def as_arrays(name: str, *args):
     """The arguments as arrays or tracers: one value for one argument, else a list. No promotion."""
+    if len(args) == 1 and isinstance(args[0], Tracer):
+        return args[0]
     check_arrays(name, *args)
     return as_array(args[0]) if len(args) == 1 else [as_array(arg) for arg in args]
 
@@ -180,7 +181,10 @@ def _numeric(dtype, weak: bool) -> tuple[Any, bool]:
 def _common(avals: Sequence[Any], adjust: Callable[[Any, bool], tuple[Any, bool]]) -> tuple[Any, bool]:
     """The dtype and weak type that values of these types are converted to."""
     first = avals[0]
-    if all([aval.dtype is first.dtype and aval.weak_type is first.weak_type for aval in avals]):
+    for aval in avals:
+        if aval.dtype is not first.dtype or aval.weak_type is not first.weak_type:
+            break
+    else:
         # This type, even if it is of 64 bits and from the time before they were switched off.
         plain = adjust is _standard or isinstance(first.dtype, dtypes.ExtendedDType)
         return (first.dtype, first.weak_type) if plain else adjust(first.dtype, first.weak_type)
@@ -192,7 +196,7 @@ def _common(avals: Sequence[Any], adjust: Callable[[Any, bool], tuple[Any, bool]
 def promote_dtypes(*args) -> list[Any]:
     """The arguments converted to the one dtype that promotion gives them."""
     dtype, weak = _common([aval_of(arg) for arg in args], _standard)
-    return [shaping.convert(arg, dtype, weak) for arg in args]
+    return [_apply(arg, dtype, weak, None, ()) for arg in args]
 
 
 def common_type(*args) -> tuple[Any, bool]:
@@ -216,7 +220,8 @@ def promote_dtypes_complex(*args) -> list[Any]:
 # types: None for nothing, else (dtype, weak_type, shape or None, broadcast_dimensions). An empty plan changes nothing.
 _plans: dict[Any, list[Any]] = {}
 _PLAN_LIMIT = 1 << 14
-_rank_state = config.numpy_rank_promotion.state
+_rank_state, _dtype_state = config.numpy_rank_promotion.state, config.numpy_dtype_promotion.state
+_x64_state = config.enable_x64.state
 
 
 def _make_plan(name: str, adjust: Callable, avals: tuple[Any, ...]) -> list[Any]:
@@ -249,19 +254,21 @@ def _make_plan(name: str, adjust: Callable, avals: tuple[Any, ...]) -> list[Any]
 
 def _promoter(adjust: Callable[[Any, bool], tuple[Any, bool]], doc: str) -> Callable[..., Any]:
     def promote(name: str, *args):
+        if len(args) == 2:  # the most frequent case, at the price of a few comparisons
+            x, y = args
+            if isinstance(x, Tracer) and isinstance(y, Tracer) and adjust is _standard and x.aval is y.aval:
+                return args
         avals = []
         for arg in args:
-            kind = type(arg)
             if isinstance(arg, Tracer):
                 avals.append(arg.aval)
-            elif kind in AVAL_OF:
-                avals.append(AVAL_OF[kind](arg))
-            else:
+                continue
+            type_of = AVAL_OF.get(type(arg))
+            if type_of is None:
                 check_arrays(name, *args)
                 return promote(name, *unwrapped(args))
-        if adjust is _standard and len(avals) == 2 and avals[0] is avals[1]:
-            return args
-        key = (adjust, *avals, trace_context())
+            avals.append(type_of(arg))
+        key = (adjust, *avals, _rank_state.value, _dtype_state.value, _x64_state.value)
         plan = _plans.get(key)
         if plan is None:
             plan = _make_plan(name, adjust, tuple(avals))
@@ -297,7 +304,11 @@ def scalar(value, dtype):
     """A Python scalar in a dtype, as a constant of the program; integers wrap, floats overflow to infinity. A symbolic
     dimension is its value at run time.
     """
-    if type(value) is float and -6e4 < value < 6e4 or type(value) is int and 0 <= value < 128:  # what fits, or does not warn
+    if type(value) is float:
+        limit = 3e38 if dtype is dtypes.float32 else 6e4
+        if -limit < value < limit:  # it fits, or does not warn
+            return dtype.type(value)
+    elif type(value) is int and 0 <= value < 128:
         return dtype.type(value)
     if type(value) is Dim:
         return shaping.convert(value.__jax_array__(), dtype, False)
@@ -332,12 +343,12 @@ def _report_rank_promotion(name: str, shapes: list[Ints]) -> None:
                 "numpy_rank_promotion config option to 'allow' to silence this; reshape the operands to equal ranks.")
 
 
+_ARRAYS = (Tracer, ArrayImpl)
+
+
 def dtype_of(x):
     """The dtype of an array, tracer or scalar."""
-    try:
-        return x.aval.dtype
-    except AttributeError:
-        return aval_of(x).dtype
+    return x.aval.dtype if isinstance(x, _ARRAYS) else aval_of(x).dtype
 
 
 def unwrapped(args) -> list[Any]:
@@ -361,7 +372,7 @@ def canonical_axes(axis, rank: int) -> Ints:
     Raises: ValueError for axes out of range or named twice.
     """
     if are_plain_axes(axis):
-        return _remembered_axes(axis, rank)
+        return plain_axes(axis, rank)
     return _make_axes(each_axis(axis), rank)
 
 
@@ -380,7 +391,8 @@ def are_plain_axes(axis) -> bool:
 
 
 @functools.lru_cache(1024)
-def _remembered_axes(axis: int | Ints | None, rank: int) -> Ints:
+def plain_axes(axis: int | Ints | None, rank: int) -> Ints:
+    """`canonical_axes` of what `are_plain_axes` accepts."""
     return tuple(range(rank)) if axis is None else _make_axes(axis if isinstance(axis, tuple) else (axis,), rank)
 
 

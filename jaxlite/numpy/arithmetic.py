@@ -165,7 +165,7 @@ def where_same(condition, x, y):
     """`where` for values of one dtype, each either a scalar or of one common shape."""
     shapes = [shape_of(value) for value in (condition, x, y)]
     if not shapes[1] == shapes[2] or shapes[0] and shapes[0] != shapes[1]:
-        shape = shaping.broadcast_shapes(*shapes)
+        shape = shaping.common_shape(*shapes)
         condition = stretch(condition, shape) if shapes[0] else condition
         x, y = stretch(x, shape), stretch(y, shape)
     return lax.select_n(condition, y, x)

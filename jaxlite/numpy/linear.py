@@ -76,12 +76,11 @@ def matmul(a, b, *, precision: Any = None, preferred_element_type: Any = None, o
     Array([3, 7], dtype=int32)
     """
     check_arrays("matmul", a, b)
-    ranks = aval_of(a).ndim, aval_of(b).ndim
-    for position, rank in enumerate(ranks):
-        if not rank:
-            raise ValueError(f"matmul input operand {position} must have ndim at least 1, but it has ndim 0")
-    return placement.laid_out_by(out_sharding, _core_product, "matmul", a, b, min(ranks[0], 2), min(ranks[1], 2), precision,
-                                 preferred_element_type, TypeError)
+    left, right = len(aval_of(a).shape), len(aval_of(b).shape)
+    if not left or not right:
+        raise ValueError(f"matmul input operand {int(left > 0)} must have ndim at least 1, but it has ndim 0")
+    operands = "matmul", a, b, min(left, 2), min(right, 2), precision, preferred_element_type, TypeError
+    return _core_product(*operands) if out_sharding is None else placement.laid_out_by(out_sharding, _core_product, *operands)
 
 
 def _core_product(name: str, a, b, left_core: int, right_core: int, precision=None, preferred=None,
@@ -93,7 +92,8 @@ def _core_product(name: str, a, b, left_core: int, right_core: int, precision=No
     a, b, dtype = _operands(name, a, b, preferred)
     left, right = aval_of(a).shape, aval_of(b).shape
     left_drop, right_drop, (contract, batch), order = _core_plan(name, left, right, left_core, right_core, error)  # type: ignore[arg-type]
-    a, b = shaping.squeeze(a, left_drop), shaping.squeeze(b, right_drop)
+    if left_drop or right_drop:
+        a, b = shaping.squeeze(a, left_drop), shaping.squeeze(b, right_drop)
     out = _product(a, b, contract, batch, precision, dtype)
     return out if order is None else shaping.transpose(out, order)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from jaxlite.core.aval import Ints, ShapedArray
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
-from jaxlite.core.symbolic import as_size, is_symbolic, largest, smallest
+from jaxlite.core.symbolic import are_ints, as_size, is_symbolic, largest, smallest
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
@@ -84,7 +85,7 @@ def iterable(y) -> bool:
 
 def _new_shape(shape, total: int, old: Ints) -> Ints:
     """A shape with its one -1 filled in."""
-    if type(shape) is not tuple or builtins.any(type(each) is not int for each in shape):
+    if not are_ints(shape):
         try:
             is_size = not hasattr(shape, "__iter__") or isinstance(shape, (ArrayImpl, np.ndarray)) and not shape.ndim
             shape = (as_size(shape),) if is_size else tuple(map(as_size, shape))
@@ -94,9 +95,10 @@ def _new_shape(shape, total: int, old: Ints) -> Ints:
             shape_of(shape)  # the same complaint as everywhere
             raise
     if -1 not in shape:
-        if builtins.any(each < 0 for each in shape):
-            raise TypeError(f"cannot reshape array of shape {old} (size {total}) into shape {shape} (size {math.prod(shape)}): "
-                            "a size is negative")
+        for each in shape:
+            if each < 0:
+                raise TypeError(f"cannot reshape array of shape {old} (size {total}) into shape {shape} (size "
+                                f"{math.prod(shape)}): a size is negative")
         return shape
     if shape.count(-1) > 1:
         raise TypeError(f"cannot reshape array of shape {old} into shape {shape}: only one size may be -1")
@@ -287,11 +289,20 @@ def transpose(a, axes: Sequence[int] | None = None):
     """With axes in another order; reversed for None. Raises: TypeError if `axes` does not name each axis once."""
     a = as_arrays("transpose", a)
     rank = a.ndim
-    order = range(rank)[::-1] if axes is None else [shaping.canonical_axis(axis, rank) for axis in _static_axes(tuple(axes))]
-    if axes is not None and sorted(order) != list(range(rank)):
+    if axes is None:
+        return shaping.transpose(a, tuple(range(rank)[::-1]))
+    order = _order(axes if are_ints(axes) else _static_axes(tuple(axes)), rank)
+    if order is None:
         raise TypeError("transpose permutation isn't a permutation of operand dimensions, got permutation "
                         f"{tuple(axes)} for operand shape {a.shape}.")
     return shaping.transpose(a, order)
+
+
+@functools.lru_cache(1024)
+def _order(axes: Ints, rank: int) -> Ints | None:
+    """Axes in [0, rank) from those of a permutation; None if it is none."""
+    order = tuple([shaping.canonical_axis(axis, rank) for axis in axes])
+    return order if sorted(order) == list(range(rank)) else None
 
 
 def permute_dims(a, /, axes: Ints):

@@ -20,7 +20,17 @@ from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import ufuncs
-from jaxlite.numpy.api import api, are_plain_axes, as_array, as_arrays, canonical_axes, check_arrays, each_axis, is_complex
+from jaxlite.numpy.api import (
+    api,
+    are_plain_axes,
+    as_array,
+    as_arrays,
+    canonical_axes,
+    check_arrays,
+    each_axis,
+    is_complex,
+    plain_axes,
+)
 
 Axis = Any  # None, an int, the name of an axis that vmap binds, or a tuple of those
 _COLLECTIVES = {lax.reduce_sum: "psum", lax.reduce_max: "pmax", lax.reduce_min: "pmin"}
@@ -33,10 +43,10 @@ def _refuse_out(name: str, out) -> None:
 
 def _keep(result, shape: Ints, axes: Ints, keepdims: bool):
     """Put reduced axes back with size 1."""
-    if not keepdims:
+    if not keepdims or not axes:
         return result
     kept, dimensions = _kept(shape, axes)
-    return shaping.broadcast_in_dim(result, kept, dimensions)
+    return shaping.broadcast_in_dim_p.bind(result, shape=kept, broadcast_dimensions=dimensions, sharding=None)
 
 
 @functools.lru_cache(1024)
@@ -100,7 +110,7 @@ def is_name(axis) -> bool:
 def split_axes(axis, rank: int) -> tuple[Ints, tuple[Any, ...]]:
     """The axes of the array and the named axes in an axis argument."""
     if are_plain_axes(axis):
-        return canonical_axes(axis, rank), ()
+        return plain_axes(axis, rank), ()
     each = each_axis(axis)
     names = tuple(one for one in each if is_name(one))
     return canonical_axes([one for one in each if one not in names] if names else each, rank), names
@@ -143,11 +153,11 @@ def _check_initial(initial) -> None:
 
 def _total(name: str, a, axis, dtype, keepdims: bool, initial, where, promote_integers: bool, reducer: Callable,
            combine: Callable, identity: int):
-    check_arrays(name, a)
+    a = as_arrays(name, a)
     _check_initial(initial)
-    a = as_array(a)
-    dtype = _accumulator_dtype(aval_of(a), dtype, promote_integers, name)
-    shaping.warn_of_lost_parts(aval_of(a).dtype, dtype)
+    aval = aval_of(a)
+    dtype = _accumulator_dtype(aval, dtype, promote_integers, name)
+    shaping.warn_of_lost_parts(aval.dtype, dtype)
     if dtype == dtypes.bool_:  # whether some, or all, are nonzero
         reducer, combine = (lax.reduce_and, ufuncs.logical_and) if identity else (lax.reduce_or, ufuncs.logical_or)
     narrow = dtypes.kind(dtype) == "f" and dtypes.itemsize_bits(dtype) < 32
@@ -338,7 +348,12 @@ def _mean(a, axis, dtype, keepdims: bool, where, name: str = "mean"):
     own, names = split_axes(axis, a.ndim)
     axes = own + names
     total = _sum(shaping.convert(a, computation, False), axes, None, keepdims, None, where, True)
-    result = _divide(total, _count(a, axes, where, keepdims, computation))
+    if where is None and not names:
+        shape = a.shape
+        count: Any = math.prod([shape[axis] for axis in own])
+    else:
+        count = _count(a, axes, where, keepdims, computation)
+    result = _divide(total, count)
     return shaping.convert(result, result_dtype, False)
 
 

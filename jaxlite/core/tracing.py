@@ -78,6 +78,7 @@ class _State(threading.local):
 
 
 state = _State()
+_tracing = config.tracing.state  # whether a trace is under way, for C++
 
 
 def set_eager_trace(trace: Trace) -> None:
@@ -100,13 +101,13 @@ class set_trace:
 
     def __enter__(self) -> Trace:
         self.previous = state.trace
-        self.previous_flag = config.tracing.state.swap_local(self.trace is not _State.trace)
+        self.previous_flag = _tracing.swap_local(self.trace is not _State.trace)
         state.trace = self.trace
         return self.trace
 
     def __exit__(self, *exc: Any) -> None:
         state.trace = self.previous
-        config.tracing.state.set_local(self.previous_flag)
+        _tracing.set_local(self.previous_flag)
 
 
 def eager_execution() -> set_trace:

@@ -7,6 +7,7 @@ that a batch axis is in front. Letters: ct a cotangent.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,9 +39,23 @@ def _exchanged(precision):
 
 def _operand_cotangent(ct, aval, other, *, first: bool, dimension_numbers, precision, **params):
     """The cotangent of the first or second operand."""
+    numbers, swapped, order = _cotangent_plan(len(aval.shape), len(aval_of(other).shape), first, dimension_numbers)
+    left, right = (other, ct) if swapped else (ct, other)
+    if layouts.exist:
+        params["out_sharding"] = _unreduced_like(aval, left, right, numbers[0])
+    # ct takes the place of the operand itself in the precisions
+    out = dot_general_p.bind(left, right, dimension_numbers=numbers,
+                             precision=_exchanged(precision) if swapped == first else precision, **params)
+    if order is not None:
+        out = shaping.transpose(out, order)
+    return out if aval_of(out).dtype == aval.dtype else shaping.convert(out, aval.dtype, False)
+
+
+@functools.lru_cache(4096)
+def _cotangent_plan(rank: int, other_rank: int, first: bool, dimension_numbers: Any) -> tuple[Any, bool, tuple[int, ...] | None]:
+    """The dimension numbers of an operand's cotangent, whether the other operand comes first, and the order of its axes."""
     contract, batch = dimension_numbers
     own, theirs = (0, 1) if first else (1, 0)
-    rank, other_rank = aval.ndim, aval_of(other).ndim
     own_outer = _outer(rank, contract[own], batch[own])
     other_outer = _outer(other_rank, contract[theirs], batch[theirs])
     start = len(batch[0]) + (len(own_outer) if first else 0)
@@ -56,18 +71,9 @@ def _operand_cotangent(ct, aval, other, *, first: bool, dimension_numbers, preci
         axes, swapped = ct_first, False
     if swapped:
         numbers = ((tuple(other_outer), of_other), (batch[theirs], leading))
-        left, right = other, ct
     else:
         numbers = ((of_other, tuple(other_outer)), (leading, batch[theirs]))
-        left, right = ct, other
-    if layouts.exist:
-        params["out_sharding"] = _unreduced_like(aval, left, right, numbers[0])
-    # ct takes the place of the operand itself in the precisions
-    out = dot_general_p.bind(left, right, dimension_numbers=numbers,
-                             precision=_exchanged(precision) if swapped == first else precision, **params)
-    if axes != sorted(axes):
-        out = shaping.transpose(out, sorted(range(rank), key=axes.__getitem__))
-    return out if aval_of(out).dtype == aval.dtype else shaping.convert(out, aval.dtype, False)
+    return numbers, swapped, None if axes == sorted(axes) else tuple(sorted(range(rank), key=axes.__getitem__))
 
 
 def _unreduced_like(aval, left, right, contract):

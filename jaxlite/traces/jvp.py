@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import AbstractRef, AbstractToken, dual
+from jaxlite.core.aval import AbstractRef, AbstractToken, ShapedArray, dual
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import high, hoist_consts, pin_marked, trace_to_jaxpr
@@ -49,6 +49,8 @@ class Zero:
 
 def tangent_aval(aval: Any) -> Any:
     """The type of a value's tangents: its own for inexact dtypes, float0 for the rest."""
+    if type(aval) is ShapedArray:
+        return aval.to_tangent_aval()
     if isinstance(aval, AbstractToken):
         return aval
     if type(aval) is AbstractRef:

@@ -91,7 +91,7 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
 
     def add(atoms: Sequence[Any], cotangents: Sequence[Any]) -> None:
         for atom, cotangent in zip(atoms, cotangents, strict=True):
-            if cotangent is not None and atom in linear and type(cotangent) is not Zero:
+            if cotangent is not None and type(cotangent) is not Zero and atom in linear:
                 found[atom] = sum_of(found[atom], cotangent) if atom in found else cotangent
 
     if spaces.exist:

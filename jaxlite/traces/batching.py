@@ -339,6 +339,9 @@ def def_elementwise(primitive: Primitive) -> None:
         if len(args) == 1:
             return primitive.bind(args[0], **params), dims[0]  # type: ignore[return-value]
         shapes = [aval_of(arg).shape for arg in args]
+        first = dims[0]
+        if first is not None and dims.count(first) == len(dims) and len({*map(len, shapes)}) == 1:  # the most frequent case
+            return primitive.bind(*args, **params), first
         first = next(dim for dim in dims if dim is not None)
         ranks = [len(shape) - (dim is not None) for shape, dim in zip(shapes, dims, strict=True)]
         rank = max(ranks)

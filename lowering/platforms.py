@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import functools
 import os
-import re
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -210,9 +209,11 @@ def _hint_at_plugins() -> None:
         files = os.listdir("/dev")
     except OSError:
         return
-    present = (("An NVIDIA GPU", "cuda", r"nvidia\d"), ("An AMD GPU", "rocm", r"kfd$"), ("A Google TPU", "tpu", r"accel"))
-    for device, name, pattern in present:
-        if name not in installed() and any(re.match(pattern, file) for file in files):
+    present = (("An NVIDIA GPU", "cuda", any([file[:6] == "nvidia" and file[6:7].isdigit() for file in files])),
+               ("An AMD GPU", "rocm", "kfd" in files),
+               ("A Google TPU", "tpu", any([file[:5] == "accel" for file in files])))
+    for device, name, is_present in present:
+        if is_present and name not in installed():
             report.complain(f"platform {name}", f"{device} may be present on this machine, but its plugin is not installed "
                                                 f"({wheel_for(name)}). Falling back to cpu.")
 

@@ -123,6 +123,8 @@ def _tpu() -> Plugin | None:
 
 
 def _gpus() -> Iterator[Plugin]:
+    if importlib.util.find_spec("jax_plugins") is None:
+        return
     for kind, versions in (("cuda", ("13", "12")), ("rocm", ("7", "60"))):
         for version in versions:
             library = _file_in(f"jax_plugins.xla_{kind}{version}", f"xla_{kind}_plugin.so")

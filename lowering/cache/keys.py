@@ -26,8 +26,7 @@ from lowering.partitioning import devices_of
 
 FORMAT = b"jaxlite1"  # of entries; a part of every key
 _MUCH = 1 << 18  # bytes to hash
-# The custom calls that mean the same in every process.
-_PORTABLE_CALL = re.compile(r'custom_call @"?(lapack_|mhlo\.|tridiagonal_solve_)')
+_PORTABLE_CALL = r'custom_call @"?(lapack_|mhlo\.|tridiagonal_solve_)'  # the custom calls that mean the same in every process
 
 settings: dict[str, Callable[[], Any]] = {
     "folder": lambda: None,
@@ -117,7 +116,7 @@ def _sha256_of(*modules: str) -> Any:
 
 def _is_portable(module: Any) -> bool:
     text = module.operation.get_asm(enable_debug_info=False)
-    return text.count("custom_call") == len(_PORTABLE_CALL.findall(text))
+    return text.count("custom_call") == len(re.findall(_PORTABLE_CALL, text))
 
 
 def processors() -> int | None:

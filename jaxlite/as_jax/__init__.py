@@ -67,12 +67,23 @@ class _Named:
         _name_in_jax(module)
 
 
+# Libraries that wrap whatever the dictionaries of these modules hold. Names that load on use are put there before.
+_READ_WHOLE = {"scico": ("numpy", "numpy.fft", "numpy.linalg", "random", "scipy.special")}
+
+
+def _load_names(module: types.ModuleType) -> None:
+    for name in dir(module):
+        getattr(module, name)
+
+
 class _Finder:
     """Leads `jax` and `jax.x` to the modules of jaxlite."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None,
                   target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
         count_as_old()  # of what importing a library makes, hardly anything is dropped again
+        for each in _READ_WHOLE.pop(fullname, ()):
+            _load_names(importlib.import_module(f"jaxlite.{each}"))
         first, _, rest = fullname.partition(".")
         if first == "jaxlite":
             found = importlib.machinery.PathFinder.find_spec(fullname, path, target)

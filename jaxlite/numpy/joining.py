@@ -24,7 +24,7 @@ def _parts(name: str, arrays) -> tuple[Any, ...]:
     if isinstance(arrays, (ArrayImpl, Tracer)) or hasattr(arrays, "ndim"):
         if not arrays.ndim:
             raise (ValueError if name == "concatenate" else TypeError)(f"Need at least one array to {name}. Got a scalar")
-        parts = tuple(arrays[index] for index in range(arrays.shape[0]))
+        parts = tuple(arrays[index] for index in range(len(arrays)))
     else:
         parts = tuple(arrays)
         check_arrays(name, *parts)

@@ -77,6 +77,15 @@ def test_a_program_runs_unedited(tmp_path):
     assert shown.splitlines()[:2] == ["Traceback (most recent call last):", '  File "<string>", line 2, in <module>']
 
 
+def test_libraries_that_read_the_dictionary_of_a_module_find_all_names(tmp_path):
+    library = tmp_path / "scico.py"
+    library.write_text("import jax.numpy, jax.scipy.special\n"
+                       "modules = jax.numpy, jax.numpy.linalg, jax.scipy.special\n"
+                       "missing = [set(dir(each)) - each.__dict__.keys() for each in modules]")
+    code = "import jax.numpy; before = 'einsum' in jax.numpy.__dict__; import scico; print(before, scico.missing)"
+    assert run("-m", "jaxlite", "-c", code, path=(tmp_path,)) == "False [set(), set(), set()]\n"
+
+
 def test_processes_that_a_program_starts_see_it_as_jax_too(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(

@@ -189,6 +189,13 @@ def test_weak_types_and_dtype_arguments():
     assert jnp.concatenate([jnp.asarray([1.0]), X[0]]).dtype == np.float32
 
 
+def test_sequences_that_say_of_each_part_what_shape_it_has():
+    class Blocks(list):
+        ndim, shape = (1, 1), ((2,), (3,))
+
+    same(jnp.concatenate(Blocks([V[:2], V[:3]])), np.concatenate([V[:2], V[:3]]))
+
+
 # --- traced arguments --------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from jaxlite.core.aval import layouts
+from jaxlite.core.aval import Ints, layouts
 from jaxlite.core.lazy import loader
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -52,7 +52,7 @@ def _operand_cotangent(ct, aval, other, *, first: bool, dimension_numbers, preci
 
 
 @functools.lru_cache(4096)
-def _cotangent_plan(rank: int, other_rank: int, first: bool, dimension_numbers: Any) -> tuple[Any, bool, tuple[int, ...] | None]:
+def _cotangent_plan(rank: int, other_rank: int, first: bool, dimension_numbers: Any) -> tuple[Any, bool, Ints | None]:
     """The dimension numbers of an operand's cotangent, whether the other operand comes first, and the order of its axes."""
     contract, batch = dimension_numbers
     own, theirs = (0, 1) if first else (1, 0)

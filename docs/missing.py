@@ -33,7 +33,7 @@ _NOT_OURS = (
 # Modules and names of which there will be none soon, and why: the first that a name begins with.
 _REASONS = {
     "jax.collect_profile": "it fetches profiles for TensorBoard; `jax.profiler` writes them",
-    "jax.experimental.mosaic": "it is the implementation of Pallas for GPUs",
+    "jax.experimental.mosaic": "the rest of it is the implementation of Pallas for GPUs",
     "jax.extend.pallas": "it is the implementation of Pallas",
     "jax.tools": "they print programs; use `jax.jit(f).lower(x)`",
     "jax.cloud_tpu_init": "it sets up TPU machines of a cloud",
@@ -44,7 +44,7 @@ _REASONS = {
     "jax.experimental.colocated_python.": "they are its implementation",
     "jax.experimental.jet.": "they are its tracers; jaxlite's implementation has none",
     "jax.experimental.mesh_utils.": "it is about coordinates of TPU chips, which jaxlite does not use",
-    "jax.experimental.ode.": "they flatten trees for `odeint`; `jax.flatten_util.ravel_pytree` does it for anyone",
+    "jax.experimental.ode.": "a step of it, and imports of the module",
     "jax.experimental.scheduling_groups.": "they are the steps of JAX's rules for it",
     "jax.experimental.rnn.": "the rest of the module are cuDNN's primitives; `lstm` is a scan here, on every platform",
     "jax.experimental.sparse.": "a step of JAX's `sparsify`, and names for cuSPARSE",

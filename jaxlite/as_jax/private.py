@@ -13,10 +13,13 @@ from typing import Any
 # Module of jax._src -> module of ours, and which of its names: "theirs" or "theirs=ours"; "*" for any.
 _ALIASES: dict[str, list[tuple[str, str]]] = {
     "array": [("jaxlite.core.values", "ArrayImpl")],  # lovely_jax
-    "ad_util": [("jaxlite.lax.shaping", "stop_gradient_p"), ("jaxlite.interpreters.ad", "*")],  # lineax, pyscfad
+    "ad_checkpoint": [("jaxlite.ad_checkpoint", "*")],  # oryx
+    "ad_util": [("jaxlite.lax.shaping", "stop_gradient_p"), ("jaxlite.traces.jvp", "add_any_p"),  # lineax, folx
+                ("jaxlite.interpreters.ad", "*")],  # pyscfad
     "api": [("jaxlite.as_jax.util", "_dtype"), ("jaxlite", "*")],  # pennylane; pyscfad
     "api_util": [("jaxlite.compilation.options", "infer_argnums_and_argnames")],  # keras
     "config": [("jaxlite.core.config", "numpy_rank_promotion enable_checks threefry_partitionable")],  # quaxed, pennylane
+    "clusters": [("jaxlite.as_jax.clusters", "ClusterEnv SlurmCluster")],  # levanter
     "checkify": [("jaxlite.experimental.checkify", "*"), ("typing", "Out=Any")],  # flax
     "core": [
         ("jaxlite.core", "AbstractValue ShapedArray Tracer Trace"),  # equinox, jaxtyping, flax
@@ -26,6 +29,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("lowering.module", "physical_aval=physical"),  # flax
         ("jaxlite", "typeof"), ("jaxlite.core.values", "pytype_aval_mappings"),  # eformer
         ("jaxlite.as_jax.util", "JaxprEqnContext dimension_as_value is_constant_dim"),  # brainstate, torchax, saiunit
+        ("jaxlite.as_jax.util", "definitely_equal_shape safe_map safe_zip"), ("jaxlite.core", "eval_jaxpr"),  # jax2onnx, oryx
         ("jaxlite.lax.shaping", "canonicalize_shape=canonical_shape"),  # torchax
         ("collections.abc", "Shape=Sequence"), ("typing", "DimSize=Any"),  # torchax
         ("jaxlite.extend.core", "*"),  # asdex: ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
@@ -37,7 +41,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "dtypes": [  # flax, haiku, equinox, chex, qujax, jaxdecomp
         ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError canonicalize_dtype dtype extended finfo to_complex_dtype "
                                 "itemsize_bits supports_inf"),
-        ("numpy", "DType=dtype"), ("jaxlite.dtypes", "issubdtype"),
+        ("numpy", "DType=dtype"), ("jaxlite.dtypes", "float0 issubdtype result_type"),  # genjax, optree
     ],
     "earray": [("jaxlite.devices.extended", "EArray")],  # flax
     "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # blackjax
@@ -65,8 +69,10 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "lib.mlir": [("jaxlite.extend.mlir", "ir")],
     "lib.mlir.dialects": [("jaxlite.extend.mlir.dialects", "hlo=stablehlo arith func")],  # JAX's docs
     "literals": [("jaxlite.as_jax.literals", "TypedComplex TypedFloat TypedInt TypedNdArray")],  # equinox, quax
-    "mesh": [("jaxlite.sharding", "*")],  # flax
+    "mesh": [("jaxlite.devices.mesh", "get_concrete_mesh=context_mesh"), ("jaxlite.interpreters.pxla", "thread_resources"),
+             ("jaxlite.sharding", "*")],  # levanter, flax
     "nn": [],
+    "nn.functions": [("jaxlite.nn", "*")],  # sbijax
     "nn.initializers": [("jaxlite.nn.initializers", "_complex_truncated_normal _complex_uniform")],  # e3x
     "numpy": [("jaxlite.numpy", "*")],  # pyscfad
     "numpy.array_methods": [("jaxlite.numpy.array_at", "_IndexUpdateHelper _IndexUpdateRef")],  # unxt
@@ -75,7 +81,10 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "numpy.ufuncs": [("jaxlite.numpy", "*")],  # esquilax, pyscfad
     "numpy.util": [("jaxlite.numpy.api", "promote_dtypes_complex promote_dtypes_inexact")],  # s2fft, orthax
     "numpy.vectorize": [("jaxlite.as_jax.vectorize", "*")],  # quaxed
+    "partition_spec": [("jaxlite.sharding", "PartitionSpec")],  # levanter
     "pjit": [("jaxlite.compilation.jit", "jit_p"), ("jaxlite.sharding", "auto_axes")],  # quax, jaxns
+    "pretty_printer": [("jaxlite.as_jax.texts", "text")],  # haliax
+    "public_test_util": [("jaxlite.as_jax.testing", "check_close")],  # tinygp
     "random": [("collections.abc", "Shape=Sequence")],  # evermore
     "scipy": [],
     "scipy.sparse": [],
@@ -88,6 +97,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
                          ("jaxlite.extend.source_info_util", "*")],  # brainstate
     "stages": [("jaxlite.stages", "*")],  # easydel
     "state": [("jaxlite.core.aval", "AbstractRef")],  # ejkernel
+    "state.indexing": [("jaxlite.state.indexing", "NDIndexer Slice")],  # haliax
     "state.types": [("jaxlite.core.aval", "AbstractRef")],  # flax
     "traceback_util": [  # flax, haiku, chex, equinox
         ("jaxlite.core.source", "register_exclusion include_frame _exclude_paths=excluded"),
@@ -96,7 +106,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("jaxlite.as_jax.trees", "prefix_errors"),
                   ("typing", "BuiltInKeyEntry=Any"),
                   ("jaxlite.tree_util", "*")],  # flax; haliax
-    "typing": [("collections.abc", "Shape=Sequence"), ("jaxlite.typing", "*")],  # fjformer; jaxctx
+    "typing": [("collections.abc", "Shape=Sequence"), ("numpy", "DType=dtype"), ("jaxlite.typing", "*")],  # furax; jaxctx
     "util": [("jaxlite.as_jax.util", "*")],  # JAX's docs
     "xla_bridge": [("lowering.platforms", "_backends=clients"), ("jaxlite.extend.backend", "get_backend"),
                    ("jaxlite.as_jax.util", "backends_are_initialized")],  # chex, eformer

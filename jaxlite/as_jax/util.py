@@ -98,3 +98,27 @@ def dimension_as_value(d: Any) -> Any:
 def backends_are_initialized() -> bool:
     """Whether a client has started."""
     return bool(platforms.clients)
+
+
+class HashablePartial:
+    """A function with its first arguments. It equals others with the same code and equal arguments."""
+
+    def __init__(self, f: Callable[..., Any], *args: Any, **kwargs: Any):
+        self.f, self.args, self.kwargs = f, args, kwargs
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.f.__code__, self.args, tuple(sorted(self.kwargs.items()))
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is HashablePartial and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.f(*self.args, *args, **{**self.kwargs, **kwargs})
+
+
+def definitely_equal_shape(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether shapes are equal for all values of their symbolic dimensions."""
+    return tuple(one) == tuple(other)

@@ -52,14 +52,18 @@ class ShapeDtypeStruct:
         if manual_axis_type is not None and type(manual_axis_type) is not ManualAxisType:
             raise TypeError("`manual_axis_type` argument passed to ShapeDtypeStruct should be of type "
                             f"`jax.sharding.ManualAxisType`. Got type {type(manual_axis_type)}")
-        for name, value in zip(self.__slots__, (shape, dtype, sharding, bool(weak_type), manual_axis_type, layout)):
+        for name, value in zip(ShapeDtypeStruct.__slots__, (shape, dtype, sharding, bool(weak_type), manual_axis_type, layout)):
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if not hasattr(ShapeDtypeStruct, name):  # of a subclass
+            return object.__setattr__(self, name, value)
         raise RuntimeError(f"Cannot reassign attributes ({name}) of immutable ShapeDtypeStruct objects; "
                            "use .update to make a changed copy")
 
     def __delattr__(self, name: str) -> None:
+        if not hasattr(ShapeDtypeStruct, name):
+            return object.__delattr__(self, name)
         self.__setattr__(name, None)
 
     def __reduce__(self) -> Any:
@@ -92,7 +96,8 @@ class ShapeDtypeStruct:
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """A copy with some fields replaced."""
-        fields = {name: getattr(self, name) for name in self.__slots__ if name != "_layout"} | {"sharding": self._place()}
+        names = ShapeDtypeStruct.__slots__[:-1]  # the layout is part of the place
+        fields = {name: getattr(self, name) for name in names} | {"sharding": self._place()}
         unknown = sorted(changes.keys() - fields.keys())
         if unknown:
             raise ValueError(f"ShapeDtypeStruct has no field {', '.join(unknown)}; it has {', '.join(fields)}")

@@ -60,7 +60,8 @@ def first_host(nodes: str) -> str:
     return found[1] + (found[2] or "")
 
 
-def _slurm() -> Cluster | None:
+def slurm() -> Cluster | None:
+    """What Slurm says of this process; None where there is no job of it."""
     if "SLURM_JOB_ID" not in os.environ or "SLURM_PROCID" not in os.environ:
         return None
     nodes = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_JOB_NODELIST", "localhost")
@@ -101,7 +102,7 @@ def _mpi4py() -> Cluster:
 
 
 # A program that Open MPI starts in a job of Slurm finds both, and Slurm's numbers are not those of its processes.
-_METHODS: dict[str, Callable[[], Cluster | None]] = {"ompi": _open_mpi, "slurm": _slurm, "k8s": _kubernetes}
+_METHODS: dict[str, Callable[[], Cluster | None]] = {"ompi": _open_mpi, "slurm": slurm, "k8s": _kubernetes}
 _ASKED_BY_NAME: dict[str, Callable[[], Cluster | None]] = {"mpi4py": _mpi4py}  # it starts MPI
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import jaxlite.api_util as api_util  # noqa: F401  bijx names it from here
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
@@ -26,7 +27,7 @@ from jaxlite.transforms.ravel import ravel_pytree
 from jaxlite.transforms.vmap import vmap
 
 __all__ = ["abs2", "fit_4th_order_polynomial", "initial_step_size", "interp_fit_dopri", "mean_error_ratio", "odeint",
-           "optimal_step_size", "runge_kutta_step"]
+           "optimal_step_size", "ravel_first_arg", "runge_kutta_step"]
 __dir__ = lambda: __all__
 
 # Dormand and Prince's tableau: stages at the times ALPHA, row i of BETA gives stage i + 1. SOLUTION is the last row of BETA,
@@ -89,10 +90,16 @@ def odeint(func: Callable, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, at
     return _solve(converted, rtol, atol, mxstep, hmax, y0, t, *args, *consts)
 
 
+def ravel_first_arg(f: Callable, unravel: Callable, debug_info: Any = None) -> Callable:
+    """A function of a vector, and further arguments, that gives a vector: `f` of the tree that the vector stands for."""
+    flat = lambda y, *args: ravel_pytree(f(unravel(y), *args))[0]
+    flat.__name__ = getattr(f, "__name__", "func")
+    return flat
+
+
 def _solve(func: Callable, rtol: float, atol: float, mxstep: float, hmax: float, y0: Any, ts: Any, *args: Any) -> Any:
     y0, unravel = ravel_pytree(y0)
-    flat = lambda y, t, *args: ravel_pytree(func(unravel(y), t, *args))[0]
-    flat.__name__ = getattr(func, "__name__", "func")
+    flat = ravel_first_arg(func, unravel)
     out = _odeint(flat, rtol, atol, mxstep, hmax, y0, ts, *args)
     return vmap(unravel)(out)
 

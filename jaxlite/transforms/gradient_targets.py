@@ -72,6 +72,8 @@ class VJP(Partial):
     It is a list whose entries may be replaced, by the same arrays in another memory or computed again.""")
     opaque_residuals = property(lambda self: self.args[1], doc="The other values that the backward pass keeps.")
 
+    fun = property(lambda self: self.func, lambda self, fun: self.__setstate__((fun, self.args, self.keywords, None)),
+                   doc="The function of what is kept and a cotangent. Libraries replace it, to make objects of it comparable.")
     in_tree = property(lambda self: self.func.in_tree, doc="The tree of the arguments.")
     out_tree = property(lambda self: self.func.out_tree, doc="The tree of the output.")
 

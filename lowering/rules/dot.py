@@ -59,7 +59,7 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
         product_dtype = PACKED.get(out.dtype.name, out.dtype)
         lhs_dtype = rhs_dtype = product_dtype
     name = getattr(precision, "name", "DEFAULT")
-    if hasattr(precision, "accumulation_type"):  # an algorithm in detail
+    if hasattr(precision, "lhs_precision_type"):  # an algorithm in detail
         attributes["algorithm"] = ctx.attribute(_algorithm_text(ctx, *precision))
     elif name.startswith("ANY_F8"):
         if ctx.platform == "cpu":

@@ -1,12 +1,17 @@
-"""Modules of `experimental` of a few names: generators with a state, LSTM layers, the cache's folder, pjit."""
+"""Modules of `experimental` of a few names: generators with a state, LSTM layers, the cache's folder, pjit,
+fusions, kernels' times."""
+
+import types
 
 import numpy as np
 import pytest
 
 import jaxlite as jax
 import jaxlite.numpy as jnp
-from jaxlite.experimental import rnn
+from jaxlite.experimental import ode, rnn
 from jaxlite.experimental.compilation_cache import compilation_cache
+from jaxlite.experimental.mosaic.gpu import profiler
+from jaxlite.experimental.pallas import fuser
 from jaxlite.experimental.pjit import pjit
 from jaxlite.experimental.random import stateful_rng
 
@@ -105,3 +110,44 @@ def test_pjit_is_jit_and_the_cache_has_a_folder(tmp_path):
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
     compilation_cache.reset_cache()
+
+
+# --- kernels' values and times -------------------------------------------------------------------
+
+
+def test_fusions_are_functions_in_the_place_of_arrays():
+    seen = []
+
+    @fuser.fusible
+    def add(x, y, results):
+        seen.append((x.shape, x.dtype, x.in_shape, results))
+        return x() + y()
+
+    np.testing.assert_array_equal(jax.jit(add)(jnp.ones(3), jnp.arange(3)), [1, 2, 3])
+    assert seen == [((3,), np.float32, ((), {}), None)]
+    fusion = fuser.Fusion(lambda n: (n, n), ((jax.ShapeDtypeStruct((2,), int),), {}), (jax.ShapeDtypeStruct((2,), float),) * 2)
+    assert fusion(3) == (3, 3) and fusion.shape == ((2,), (2,)) and fusion.in_shape == (((2,),), {})
+    assert fuser.fusible(lambda x, parts: len(parts), output_fusion_prefix=(True, True))(1) == 2
+
+
+def test_kernels_of_a_profile():
+    event = lambda name, start, ns: types.SimpleNamespace(name=name, start_ns=start, duration_ns=ns)
+    line = lambda name, *events: types.SimpleNamespace(name=name, events=events)
+    plane = lambda name, *lines: types.SimpleNamespace(name=name, lines=lines)
+    profile = types.SimpleNamespace(planes=[
+        plane("/host:CPU", line("Stream of words", event("call", 0, 1))),
+        plane("/device:GPU:0", line("Stream #1(Compute)", event("add", 5, 2e6), event("MemcpyH2D", 1, 9)),
+              line("Stream #2(Compute)", event("dot", 3, 1e6)), line("XLA Modules", event("jit_f", 0, 9e6)))])
+    assert profiler.kernels(profile) == [("dot", 1.0), ("add", 2.0)]
+    with pytest.raises(ValueError, match="positive"):
+        profiler.measure(jnp.sin, iterations=0)
+    if jax.default_backend() == "cpu":
+        with pytest.raises(RuntimeError, match="not supported"):
+            profiler.Cupti().measure(jnp.sin)(1.0)
+
+
+def test_the_first_argument_as_a_vector():
+    tree = {"a": jnp.ones((2, 2)), "b": 3.0}
+    vector, unravel = jax.flatten_util.ravel_pytree(tree)
+    double = ode.ravel_first_arg(lambda y, t: jax.tree.map(lambda leaf: leaf * t, y), unravel)
+    np.testing.assert_array_equal(double(vector, 2.0), 2 * vector)

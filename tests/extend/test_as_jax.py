@@ -323,10 +323,30 @@ made = [HashableFunction(lambda x: x + n, n) for n in (1, 1, 2)]
 print(made[0] == made[1], made[0] == made[2], hash(made[0]) == hash(made[1]), made[2](1))
 size, = jax.export.symbolic_shape("b")
 print(is_constant_dim(3), is_constant_dim(size), dimension_as_value(3))
+from jax._src.clusters import ClusterEnv, SlurmCluster
+from jax._src.core import definitely_equal_shape
+from jax._src.public_test_util import check_close
+from jax._src.util import HashablePartial
+import os
+os.environ.update(SLURM_JOB_ID="7", SLURM_PROCID="3", SLURM_NTASKS="8", SLURM_JOB_NODELIST="node[001-004]", SLURM_LOCALID="1")
+print(SlurmCluster.is_env_present(), SlurmCluster in ClusterEnv._cluster_types, SlurmCluster.get_process_count(),
+      SlurmCluster.get_process_id(), SlurmCluster.get_coordinator_address(None, "12"))
+print(definitely_equal_shape((size, 2), (size, 2)), definitely_equal_shape((size,), (2,)))
+power = lambda x, n: x ** n
+parts = [HashablePartial(power, n) for n in (2, 2, 3)]
+print(parts[0](3), parts[0] == parts[1], parts[0] == parts[2])
+check_close({"a": jnp.ones(2)}, {"a": jnp.array([1, 1 + 1e-7])})
+for wrong in (jnp.ones(2) + 0.1, jnp.ones(1)):
+    try:
+        check_close(jnp.ones(2), wrong)
+        print("equal")
+    except AssertionError:
+        pass
 try:
     jnp.ones(2) @ jnp.ones(3)
 except TypeError as error:
     print(filter_traceback(error.__traceback__).tb_next)
 """
     assert run("-c", program).splitlines() == [
-        "False [0, 1, 2] True 2", "[2.0, 3.0, 4.0] (2,) 5", "True False True 3", "True False 3", "None"]
+        "False [0, 1, 2] True 2", "[2.0, 3.0, 4.0] (2,) 5", "True False True 3", "True False 3",
+        "True True 8 3 node001:12", "True False", "8 True False", "None"]

@@ -235,3 +235,17 @@ def test_scaled_dot_scales_blocks(rng):
     for scale in ((2, 4, 3), (2, 4, 8), (2, 1, 2), (4, 2)):
         with pytest.raises(TypeError, match="scaled_dot"):
             lax.scaled_dot(a, b, lhs_scale=np.ones(scale, f32))
+
+
+def test_presets_tell_their_types():
+    bf16, f32, f16 = ml_dtypes.bfloat16, np.float32, np.float16
+    sums = {preset.name: preset.accumulation_type for preset in Preset}
+    assert {name: sums[name] for name in ("DEFAULT", "ANY_F8_ANY_F8_F32_FAST_ACCUM", "ANY_F8_ANY_F8_ANY", "F16_F16_F16",
+                                          "F16_F16_F32", "TF32_TF32_F32_X3")} == {
+        "DEFAULT": None, "ANY_F8_ANY_F8_F32_FAST_ACCUM": f32, "ANY_F8_ANY_F8_ANY": None, "F16_F16_F16": f16, "F16_F16_F32": f32,
+        "TF32_TF32_F32_X3": f32}
+    assert Preset.BF16_BF16_F32.supported_lhs_types == (bf16, f32) == Preset.BF16_BF16_BF16.supported_rhs_types
+    assert Preset.BF16_BF16_F32_X6.supported_lhs_types == (f32,) and Preset.ANY_F8_ANY_F8_ANY.supported_lhs_types is None
+    assert Preset.F16_F16_F32.supported_output_types(f16, f16) == (f32, f16)
+    assert Preset.F16_F16_F32.supported_output_types(f16, f32) == (f32,)
+    assert f16 in Preset.ANY_F8_ANY_F8_F32.supported_output_types(f16, f16)

@@ -356,3 +356,25 @@ def test_what_is_no_function_is_refused(transform):
 def test_argnums_that_are_none_are_refused_at_once(transform, wrong):
     with pytest.raises(TypeError):
         transform(lambda x: x, argnums=wrong)
+
+
+def test_the_function_of_a_vjp_may_be_replaced():
+    # A library makes the structures of two of them equal so.
+    class Equal:
+        def __init__(self, f):
+            self.f = f
+
+        def __call__(self, *args):
+            return self.f(*args)
+
+        def __eq__(self, other):
+            return isinstance(other, Equal)
+
+        __hash__ = None
+
+    pulls = [jax.vjp(jnp.sin, x)[1] for x in (1.0, 2.0)]
+    for pull in pulls:
+        pull.fun = Equal(pull.fun)
+    (leaves, tree), (_, other) = map(jax.tree.flatten, pulls)
+    assert tree == other
+    np.testing.assert_allclose(tree.unflatten(leaves)(2.0)[0], 2 * np.cos(1.0), rtol=1e-6)

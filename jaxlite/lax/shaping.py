@@ -20,7 +20,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.symbolic import Dim, as_size, as_sizes, exceeds, set_dimension_value
+from jaxlite.core.symbolic import Dim, are_ints, as_size, as_sizes, exceeds, set_dimension_value
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
@@ -179,8 +179,9 @@ def _convert_element_type_stage(trace, args: Sequence[Any], params: dict[str, An
     if isinstance(operand, _HOST_TYPES) and isinstance(params["new_dtype"], np.dtype):
         dtype = params["new_dtype"]
         if not params["weak_type"]:
-            if type(operand) is float and dtype is dtypes.float32 and -3e38 < operand < 3e38:
-                return trace.lift(np.float32(operand))
+            if type(operand) is float and dtype is dtypes.float32 and -3e38 < operand < 3e38 or (
+                    type(operand) is int and dtype.kind in "biuf" and 0 <= operand < 128):
+                return trace.lift(dtype.type(operand))  # the same, sooner
             return trace.lift(np.asarray(operand).astype(dtype)[()])
         if not np.ndim(operand):
             value = {"b": bool, "i": int, "u": int, "f": float, "c": builtins.complex}[dtypes.kind(dtype)](operand)
@@ -421,8 +422,16 @@ def squeeze(array, dimensions: Sequence[int]):
 
 def expand_dims(array, dimensions: Sequence[int]):
     """Add axes of size 1, at these positions of the result."""
-    shape = aval_of(array).shape
     dimensions = tuple(dimensions)
+    shape, kept = (_expanded if are_ints(dimensions) else _expanded.__wrapped__)(aval_of(array).shape, dimensions)
+    if not dimensions:
+        return broadcast_in_dim(array, shape, kept)
+    return broadcast_in_dim_p.bind(array, shape=shape, broadcast_dimensions=kept, sharding=None)
+
+
+@functools.lru_cache(4096)
+def _expanded(shape: Ints, dimensions: Ints) -> tuple[Ints, Ints]:
+    """The shape of an array with more axes, and where those of the array are."""
     rank = len(shape) + len(dimensions)
     new = {canonical_axis(axis, rank) for axis in dimensions}
     if len(new) != len(dimensions):
@@ -431,7 +440,7 @@ def expand_dims(array, dimensions: Sequence[int]):
     result = [1] * rank
     for axis, size in zip(kept, shape, strict=True):
         result[axis] = size
-    return broadcast_in_dim(array, tuple(result), kept)
+    return tuple(result), tuple(kept)
 
 
 @rev_p.def_abstract_eval
@@ -545,7 +554,7 @@ def split(operand, sizes: Sequence[int], axis: int = 0) -> Sequence[Any]:
     axis = canonical_axis(axis, aval_of(operand).ndim)
     if any(isinstance(size, (int, np.integer)) and size < 0 for size in sizes):
         raise ValueError(f"Sizes passed to split must be nonnegative, got {list(sizes)}")
-    each = tuple(canonical_shape((size,), "sizes")[0] for size in sizes)  # one by one: together they are not shape
+    each = tuple([canonical_shape((size,), "sizes")[0] for size in sizes])  # one by one: together they are no shape
     return split_p.bind(operand, sizes=each, axis=axis)
 
 

@@ -198,6 +198,31 @@ def check_nonempty(size: int, axis: int) -> None:
         raise IndexError(f"index is out of bounds for axis {axis} with size 0")
 
 
+def _new_axes(index, rank: int) -> Ints:
+    """Where an index such as `x[:, None]` inserts axes, if it does nothing else; else ()."""
+    if index is None:
+        return (0,)
+    if type(index) is not tuple:
+        return ()
+    new: list[int] = []
+    position = used = 0
+    behind = None  # which of the new axes are behind an ellipsis
+    for item in index:
+        if item is None:
+            new.append(position)
+        elif type(item) is slice and item.start is None and item.stop is None and item.step is None:
+            used += 1
+        elif item is Ellipsis and behind is None:
+            behind = len(new)
+            continue
+        else:
+            return ()
+        position += 1
+    if used > rank:
+        return ()
+    return tuple(new) if behind is None else (*new[:behind], *[each + rank - used for each in new[behind:]])
+
+
 def _read_box(x, items: tuple[Any, ...], mode, fill_value, wrap: bool):
     """x at ints (of which some may be traced) and slices: slice, reverse, squeeze, expand, as far as needed."""
     shape = aval_of(x).shape
@@ -431,6 +456,9 @@ def read(x, index, mode: str | GatherScatterMode | None = None, fill_value=None,
     """x[index]. Out of bounds: the nearest element, or with mode 'fill' the fill value."""
     parsed = _PROMISE if mode is None else GatherScatterMode.from_any(mode)
     shape = aval_of(x).shape
+    new = _new_axes(index, len(shape))
+    if new:
+        return shaping.expand_dims(x, new)
     items = canonical_index(index, shape)
     if _is_box(items) and (parsed is not _FILL or all([not isinstance(item, (Tracer, ArrayImpl)) for item in items])):
         return _read_box(x, items, parsed, fill_value, wrap)

@@ -365,8 +365,10 @@ def rollaxis(a, axis: int, start: int = 0):
 def _cut(name: str, ary, indices_or_sections, axis: int, even: bool) -> list[Any]:
     check_arrays(name, ary)
     extent = aval_of(ary).shape[shaping.canonical_axis(axis, aval_of(ary).ndim)]
-    if np.ndim(indices_or_sections) == 0 and not isinstance(indices_or_sections, (list, tuple)):
-        parts = int(concrete(name, "indices_or_sections", indices_or_sections))
+    if type(indices_or_sections) is int or not isinstance(indices_or_sections, (list, tuple)) and not np.ndim(
+            indices_or_sections):
+        parts = int(indices_or_sections if type(indices_or_sections) is int else
+                    concrete(name, "indices_or_sections", indices_or_sections))
         if parts <= 0:
             raise ValueError("number sections must be larger than 0")
         if even and extent % parts != 0:  # a symbolic rest is not known to be 0

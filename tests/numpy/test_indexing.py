@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -363,3 +365,14 @@ def test_a_slice_of_static_size_may_start_anywhere():
         jnp.arange(5)[jaxlite.ds(0, 7)]
     with pytest.raises(TypeError, match="must be integers"):
         jnp.arange(5)[jaxlite.ds(1.0, 2)]
+
+
+def test_new_axes_whole_slices_and_ellipses_in_any_order():
+    x = np.zeros((2, 3, 5), np.float32)
+    for count in range(1, 6):
+        for index in itertools.product((None, slice(None), ...), repeat=count):
+            try:
+                expected = x[index].shape
+            except IndexError:
+                continue
+            assert jaxlite.eval_shape(lambda x, index=index: x[index], x).shape == expected, index

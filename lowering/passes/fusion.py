@@ -75,6 +75,7 @@ _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call":
           "custom_vjp_call": "call_jaxpr"}
 _FOLDS = ("reduce", "reduce_window")  # their bodies are not kernels of their own
 _BODIES = ("jaxpr", "body_jaxpr", "cond_jaxpr")
+_SOLVERS = ("custom_linear_solve", "custom_root", "linear_call")  # the second of their programs is run
 _first = itemgetter(0)
 
 _BLOW_UP = 1.3  # emitted instructions for each one of the program that are nothing to worry about
@@ -93,6 +94,7 @@ _LONG_KERNEL = 400  # instructions from which on a kernel is looked at for place
 _EQUAL_PART, _LONGEST_PART = 48, 512  # instructions from cut to cut, where the parts are alike and where they are not
 _NARROW = 4  # values that a part of a kernel may pass to the next
 _MANY_BITS = 512  # random numbers that are worth a kernel for what is made of their bits
+_HASH = 100  # operations that make one of them
 _REPEATED, _REPEATED_WORK = 1_000_000, 12  # operations for each row again that are worth a kernel, and for an element
 _REPEATED_MOST = 1000  # operations for an element that is computed again, at most
 _CONE = 32  # values up to which it is looked for what one is made of
@@ -228,17 +230,19 @@ def call_body(eqn: Any) -> Any:
 
 
 def bodies(eqn: Any) -> Iterator[Any]:
-    """The programs in an equation that are compiled as programs of their own: of loops, branches, decompositions."""
+    """The programs in an equation that are compiled as programs of their own: of loops, branches, decompositions, solvers."""
     name, params = eqn.primitive.name, eqn.params
     if name in _FOLDS:
         return
     if name in DECOMPOSITIONS and name not in RULES:
         yield DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], params).jaxpr
-    for name in _BODIES:
-        if hasattr(params.get(name), "jaxpr"):
-            yield params[name].jaxpr
+    for param in _BODIES:
+        if hasattr(params.get(param), "jaxpr"):
+            yield params[param].jaxpr
     for branch in params.get("branches", ()):
         yield branch.jaxpr
+    if name in _SOLVERS:
+        yield params["jaxprs"][1].jaxpr
 
 
 def _moves_nothing(before: Any, after: Any) -> bool:
@@ -419,11 +423,32 @@ def _write_bits(values: list[_Value], found: dict[Any, str]) -> None:
     """Put barriers between random bits and what is made of them.
 
     The hash is some hundred integer operations on a few values and constants, which fill the processor's registers. Together
-    with the polynomials of a logarithm or an inverse error function they do not fit: one kernel takes longer than two.
+    with the polynomials of a logarithm or an inverse error function they do not fit: one kernel takes longer than two. And what
+    is made of few bits, to be combined with a large array, would be computed again for each of its elements.
     """
     for value in values:
-        if value.name == "random_bits" and value.size >= _MANY_BITS and any(user.is_loop for user in value.users):
+        if value.name != "random_bits":
+            continue
+        if value.size < _MANY_BITS:
+            for each in _spread(value, _REPEATED / _HASH):
+                found[each.var] = f"made of random bits, and spread ({each.size} elements)"
+                each.is_kernel = True
+        elif any(user.is_loop for user in value.users):
             found[value.var] = f"random bits ({value.size} elements)"
+
+
+def _spread(start: _Value, size: float) -> list[_Value]:
+    """What is computed from a value, in the same kernel, and read by an array of more elements, at least so many."""
+    pending, seen, found = [start], {start}, []
+    while pending and len(seen) <= _CONE:
+        value = pending.pop()
+        if any(user.is_loop and user.size > max(size, value.size) for user in value.users):
+            found.append(value)
+            continue
+        inside = [user for user in value.users if user.is_loop and user not in seen]
+        seen.update(inside)
+        pending += inside
+    return found
 
 
 def _write_repeated(values: list[_Value], found: dict[Any, str]) -> None:

@@ -19,7 +19,8 @@ docs/fusion.md has the measurements.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from lowering.monoids import LONGEST_WINDOW
@@ -64,12 +65,12 @@ _LARGE_REVERSED = 16384  # the same, where rows are reversed
 _FEW_EQUATIONS = 8  # of a program that may be a single kernel
 
 
-def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
+def gains(jaxpr: Any, shifted: Mapping[Any, Any] = MappingProxyType({})) -> bool:
     """Whether a program, or a program in its equations, runs faster if LLVM unrolls loops.
 
     Args:
       jaxpr: the program.
-      shifted: variables that are read from arrays with margins (see `shifts.find`).
+      shifted: variables that are read from arrays with margins, and how (see `shifts.find`).
     """
     is_small = len(jaxpr.eqns) <= _FEW_EQUATIONS
     if is_small:
@@ -83,7 +84,7 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
         if any(gains_in(eqn, in_loop) for gains_in in (_is_short_reduction, _is_slow_convolution, _turns_short_rows,
                                                             _updates_one_position, _pads_rows)):
             return True
-        if _has_another_first(eqn, in_loop) and eqn.outvars[0] not in shifted:
+        if _has_another_first(eqn, in_loop) and getattr(shifted.get(eqn.outvars[0]), "source", None) is None:
             return True
         done = _work(eqn)
         times = _TURNS if in_loop else 1
@@ -223,21 +224,22 @@ def _has_another_first(eqn: Any, in_loop: bool) -> bool:
         return False
     if name == "pad":
         low, _, interior = eqn.params["padding_config"][-1]
-        return low == 1 and not interior and out.shape[-1] > 2
+        is_long = out.shape[-1] >= _FIRST_IN_LOOP if in_loop else out.shape[-1] > 2
+        return low == 1 and not interior and is_long
     is_alone = eqn.params["dimension"] == out.ndim - 1 and first.shape[-1] == 1 < out.shape[-1]
     # In larger loops, and outside of them, the rows of an array are joined in memory.
     return is_alone and (out.size == out.shape[-1] or in_loop and out.size <= _SMALL_LOOP)
 
 
 def _is_slow_convolution(eqn: Any, in_loop: bool) -> bool:
-    """Whether it is one that the library does not know, or a large one that is turned before and after: the library takes
-    the features last."""
+    """Whether it is one that the library does not know, or one that is turned before and after, as the library takes the
+    features last: a large one, or one in a loop, which XLA compiles into the loop."""
     if eqn.primitive.name != "conv_general_dilated":
         return False
     operand, numbers = eqn.invars[0].aval, eqn.params["dimension_numbers"]
     is_turned = not numbers.lhs_spec[1] == numbers.out_spec[1] == operand.ndim - 1
     return operand.dtype != "float32" or max(eqn.params["lhs_dilation"], default=1) > 1 or (
-        is_turned and operand.size >= _LARGE)
+        is_turned and (in_loop or operand.size >= _LARGE))
 
 
 def _updates_one_position(eqn: Any, in_loop: bool) -> bool:
@@ -280,7 +282,7 @@ def _moved(eqn: Any) -> float:
     if name in _SPREADING and out.shape[-1] not in (4, 8):
         return _MOVE * out.size if any(_is_row_of(atom.aval, out) for atom in eqn.invars) else 0
     if name == "transpose":
-        return _TURN * out.size if _turns_short_rows_of(eqn, 1) else 0
+        return _TURN * out.size if out.size < _LARGE and _turns_rows(eqn, 1) or _turns_short_rows_of(eqn, 1) else 0
     if name not in _MOVES:
         return 0
     is_whole = name == "slice" and set(eqn.params["strides"] or ()) <= {1} or (

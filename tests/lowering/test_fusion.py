@@ -116,6 +116,19 @@ def test_many_random_bits_are_written_before_they_become_something_else():
         assert sum(var.aval.size for var, why in barriers(f, key).items() if "bits" in why) == written
 
 
+def test_what_is_made_of_few_random_bits_is_not_made_again_for_each_element():
+    key, images = jax.random.key(0), np.ones((8, 32, 64), np.float32)
+
+    def flipped(key, x):
+        return jnp.where(jax.random.bernoulli(key, shape=(len(x), 1, 1)), x[:, ::-1], x)
+
+    def written(x):
+        return [(var.aval.size, var.aval.dtype) for var, why in barriers(flipped, key, x).items() if "spread" in why]
+
+    assert written(images) == [(8, bool)]
+    assert written(images[:, :4]) == []  # little work
+
+
 @pytest.mark.parametrize("f, shape, is_written", [
     (lambda y, t: jnp.sin(t) * y, (300, 300), True),
     (lambda y, t: y + jnp.broadcast_to(jnp.cos(t[:, None] * jnp.arange(8.0))[:, None], (300, 4, 8)).sum(), (300, 300), False),

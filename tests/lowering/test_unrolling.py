@@ -90,6 +90,9 @@ def repeat(f):
     (lambda x: x[:, np.array([8, 1, 1, 0])], LARGE[:9000].reshape(1000, 9)),
     (repeat(lambda c: c + jnp.stack([c[:, 1] * c[:, 2], -c[:, 0] * c[:, 2], c[:, 0] * c[:, 1]]).T), LARGE[:210].reshape(70, 3)),
     (repeat(lambda c: lax.dynamic_update_slice(c, c[:5] * 1.01, (3,))), LARGE[:5000]),
+    (repeat(convolve), IMAGES),
+    (jax.vmap(lambda x: lax.scan(lambda c, y: (0.9 * c + y, c), 0.0, x)[1]), LARGE[:40000].reshape(200, 200)),
+    (lambda x: jax.scipy.sparse.linalg.cg(lambda c: 4 * c - jnp.pad(c, 1)[:-2, 1:-1], x)[0], LARGE[:4096].reshape(64, 64)),
 ], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
         "slices in short rows",
         "argmax of longer rows", "to bytes", "one position",
@@ -104,7 +107,8 @@ def repeat(f):
         "transposes are a part", "matrices of a solve", "short rows padded", "reversed rows",
         "selected from two computations, in a scan", "inverse functions in rows of ten",
         "complex, in rows of ten", "complex sum", "a row added to rows of ten", "gathered columns",
-        "columns turned into rows in a scan", "few elements updated in a scan"])
+        "columns turned into rows in a scan", "few elements updated in a scan",
+        "convolution in a scan", "longer rows turned before a scan", "in a solver"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 
@@ -145,6 +149,7 @@ def test_programs_that_gain_from_unrolling(f, x):
     (repeat(lambda c: jnp.exp(-c) + c), LARGE[:3300].reshape(100, 33)),
     (repeat(lambda c: jnp.concatenate([c[:, :1], c[:, 1:] - c[:, :-1]], 1)), LARGE[:900].reshape(30, 30)),
     (lambda x: jax.nn.relu(x @ x[:8] + x[0]), LARGE[:8000].reshape(1000, 8)),
+    (repeat(lambda c: c + jnp.pad(c, 1)[:-2, 1:-1]), LARGE[:900].reshape(30, 30)),
 ], ids=["none", "library", "small", "small share",
         "long", "one column", "few", "long, in a scan", "few bytes", "bytes, among others",
         "all of them", "scan", "convolution", "turned once",
@@ -153,7 +158,8 @@ def test_programs_that_gain_from_unrolling(f, x):
         "two others first, in a scan", "another last, in a scan",
         "another first, in many rows in a scan", "rows of eight in a scan", "across few rows, among others",
         "longer running sums", "rows in reverse order", "longer rows turned", "another function in a scan",
-        "another first, in thirty rows in a scan", "a row added to rows of eight"])
+        "another first, in thirty rows in a scan", "a row added to rows of eight",
+        "padded in front, in rows in a scan"])
 def test_other_programs_do_not(f, x):
     assert not unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 

@@ -69,6 +69,8 @@ class _Named:
 
 # Libraries that wrap whatever the dictionaries of these modules hold. Names that load on use are put there before.
 _READ_WHOLE = {"scico": ("numpy", "numpy.fft", "numpy.linalg", "random", "scipy.special")}
+# Modules that a library seeks in sys.modules, where JAX has them from the start.
+_SOUGHT = {"tokamax": ("jax._src.lax.lax",)}
 
 
 def _load_names(module: types.ModuleType) -> None:
@@ -84,6 +86,8 @@ class _Finder:
         count_as_old()  # of what importing a library makes, hardly anything is dropped again
         for each in _READ_WHOLE.pop(fullname, ()):
             _load_names(importlib.import_module(f"jaxlite.{each}"))
+        for each in _SOUGHT.pop(fullname, ()):
+            importlib.import_module(each)
         first, _, rest = fullname.partition(".")
         if first == "jaxlite":
             found = importlib.machinery.PathFinder.find_spec(fullname, path, target)

@@ -76,6 +76,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "nn.initializers": [("jaxlite.nn.initializers", "_complex_truncated_normal _complex_uniform")],  # e3x
     "numpy": [("jaxlite.numpy", "*")],  # pyscfad
     "numpy.array_methods": [("jaxlite.numpy.array_at", "_IndexUpdateHelper _IndexUpdateRef")],  # unxt
+    "numpy.einsum": [("jaxlite.as_jax.einsums", "_default_poly_einsum_handler _einsum _poly_einsum_handlers")],  # haliax
     "numpy.index_tricks": [("jaxlite.numpy.grids", "CClass RClass")],  # quaxed
     "numpy.lax_numpy": [("jaxlite.numpy", "*")],  # haliax
     "numpy.ufuncs": [("jaxlite.numpy", "*")],  # esquilax, pyscfad

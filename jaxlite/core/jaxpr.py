@@ -83,6 +83,11 @@ class JaxprEqn:
         return JaxprEqn(**(fields | changes))
 
     @property
+    def source_info(self) -> source.SourceInfo:
+        """Where this equation comes from, for `jaxlite.extend.source_info_util`: `traceback` and `name_stack`."""
+        return source.SourceInfo.of(self.traceback)
+
+    @property
     def source_line(self) -> str:
         """The user's line that made this equation."""
         return source.summarize_place(self.traceback)

@@ -127,3 +127,37 @@ def function_name(fun: Callable[..., Any]) -> str:
     if hasattr(fun, "func"):
         return function_name(fun.func)
     return type(fun).__name__
+
+
+class NameStack(tuple[str, ...]):
+    """The names of the scopes around an equation, outermost first."""
+
+    __slots__ = ()
+
+    def extend(self, name: str) -> NameStack:
+        """The stack with one more scope inside."""
+        return NameStack((*self, name))
+
+    def transform(self, name: str) -> NameStack:
+        """The stack with the name of a transformation inside."""
+        return self.extend(name)
+
+    def __add__(self, other: Any) -> NameStack:
+        return NameStack((*self, *other))
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+class SourceInfo(NamedTuple):
+    """Where an equation comes from: a traceback handle, and the scopes around."""
+
+    traceback: Any
+    name_stack: NameStack
+
+    @staticmethod
+    def of(traceback: Any) -> SourceInfo:
+        """Of an equation's `traceback`, in which the names of scopes may be."""
+        names = getattr(traceback, "names", ())
+        shown = NameStack(each for each in names if not hasattr(each, "words"))
+        return SourceInfo(getattr(traceback, "traceback", traceback), shown)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxlite.core import source
 from jaxlite.core.scopes import named_scope
+from jaxlite.core.source import NameStack, SourceInfo
 from jaxlite.core.source import register_exclusion as register_exclusion
 from jaxlite.core.tracing import state
 
@@ -16,33 +17,6 @@ __all__ = [
     "register_exclusion", "reset_name_stack", "set_name_stack", "summarize", "transform_name_stack", "user_context",
 ]
 __dir__ = lambda: __all__
-
-
-class NameStack(tuple):
-    """The names of the scopes around an equation, outermost first."""
-
-    __slots__ = ()
-
-    def extend(self, name: str) -> NameStack:
-        """The stack with one more scope inside."""
-        return NameStack((*self, name))
-
-    def transform(self, name: str) -> NameStack:
-        """The stack with the name of a transformation inside."""
-        return self.extend(name)
-
-    def __add__(self, other: Any) -> NameStack:
-        return NameStack((*self, *other))
-
-    def __str__(self) -> str:
-        return "/".join(self)
-
-
-class SourceInfo(NamedTuple):
-    """Where an equation comes from: a traceback handle, and the scopes around."""
-
-    traceback: Any
-    name_stack: NameStack
 
 
 def new_source_info() -> SourceInfo:

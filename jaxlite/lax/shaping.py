@@ -314,13 +314,8 @@ def common_shape(*canonical: Ints) -> Ints:
 
 
 def broadcast_to_rank(x, rank: int):
-    """Add leading axes of size 1 until the array has `rank` axes."""
-    ndim = aval_of(x).ndim
-    if ndim == rank:
-        return x
-    if rank < ndim:
-        raise ValueError(f"broadcast_to_rank: rank {rank} is below that of the operand, {ndim}")
-    return expand_dims(x, range(rank - ndim))
+    """Add leading axes of size 1 until the array has `rank` axes. One that has as many or more stays as it is."""
+    return expand_dims(x, range(rank - aval_of(x).ndim))
 
 
 def broadcast_like(arr, like_arr):

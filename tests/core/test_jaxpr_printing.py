@@ -21,6 +21,7 @@ from jaxlite.core.aval import ShapedArray, abstract_token
 from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from jaxlite.core.parser import parse_jaxpr
 from jaxlite.core.printer import eqn_to_text, jaxpr_to_text
+from jaxlite.extend import source_info_util
 from lowering import xla
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "jaxprs.json").read_text())
@@ -362,3 +363,21 @@ def test_params_of_later_versions() -> None:
         assert words in text
     again = parse_jaxpr(text)
     assert str(again) == text and again.eqns[0].params["num_carry"] == 1
+
+
+def test_equations_tell_where_they_come_from() -> None:
+    def f(x: Any) -> Any:
+        y = jaxlite.numpy.sin(x)
+        with jaxlite.named_scope("outer"), jaxlite.named_scope("inner"):
+            return jaxlite.numpy.cos(y)
+
+    first, second = jaxlite.make_jaxpr(f)(1.0).eqns
+    assert "test_jaxpr_printing.py" in source_info_util.summarize(first.source_info)
+    assert first.source_info.name_stack == () and str(second.source_info.name_stack) == "outer/inner"
+
+    def again(x: Any) -> Any:
+        with source_info_util.user_context(first.source_info.traceback):
+            return jaxlite.numpy.sin(x)
+
+    (eqn,) = jaxlite.make_jaxpr(again)(1.0).eqns
+    assert source_info_util.summarize(eqn.source_info) == source_info_util.summarize(first.source_info)

@@ -350,3 +350,19 @@ except TypeError as error:
     assert run("-c", program).splitlines() == [
         "False [0, 1, 2] True 2", "[2.0, 3.0, 4.0] (2,) 5", "True False True 3", "True False 3",
         "True True 8 3 node001:12", "True False", "8 True False", "None"]
+
+
+def test_contractions_in_an_order_that_a_library_chose():
+    program = """
+import jaxlite.as_jax, jax, jax.numpy as jnp, numpy as np
+from jax._src.numpy import einsum
+x, y, z = (jnp.arange(6.0).reshape(shape) for shape in ((2, 3), (3, 2), (2, 3)))
+steps = (((2, 1), frozenset("k"), "kl,jk->lj"), ((1, 0), frozenset("j"), "lj,ij->li"))
+print(np.allclose(jax.jit(lambda *each: einsum._einsum(each, steps, None, None))(x, y, z), (x @ y @ z).T))
+"""
+    assert run("-c", program) == "True\n"
+
+
+def test_modules_that_a_library_seeks_are_there(tmp_path):
+    (tmp_path / "tokamax.py").write_text("import sys, jax\nprint('jax._src.lax.lax' in sys.modules)")
+    assert run("-m", "jaxlite", "-c", "import tokamax", path=(tmp_path,)) == "True\n"

@@ -305,7 +305,6 @@ ERRORS = [
     (lambda: lax.broadcast_in_dim(X, (2, 3, 4), (0, 2, 1)), TypeError, "operand dimension sizes"),
     (lambda: lax.broadcast(X, (HUGE, HUGE)), ValueError, "too many elements"),
     (lambda: lax.broadcast(X, (-2,)), TypeError, "nonnegative"),
-    (lambda: lax.broadcast_to_rank(X, 1), ValueError, "rank 1 is below"),
     (lambda: lax.collapse(X, 2, 1), ValueError, "Invalid dimension range"),
     (lambda: lax.transpose(X, (0, 1)), TypeError, "permutation isn't a permutation"),
     (lambda: lax.transpose(X, (0, 0, 1)), TypeError, "permutation isn't a permutation"),
@@ -381,3 +380,8 @@ def test_every_primitive_is_tested():
     names = {each.name for each in vars(shaping).values() if isinstance(each, Primitive)}
     names.remove("dim_as_value")  # of symbolic dimensions: tests/export
     assert {name for name in names if f" {name}[" not in text and f" {name} " not in text} == set()
+
+
+def test_a_rank_that_an_array_has_or_exceeds():
+    for rank in (1, X.ndim):
+        np.testing.assert_array_equal(lax.broadcast_to_rank(X, rank), X)

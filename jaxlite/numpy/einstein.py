@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -43,12 +43,12 @@ def einsum(subscripts, /, *operands, out: None = None, optimize: str | bool | li
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
     spec, operands = _parse_arguments(subscripts, operands)
     check_arrays("einsum", *operands)
-    inputs, output = _parse(spec, [aval_of(operand).shape for operand in operands])
+    inputs, output = _parse(spec, tuple([aval_of(operand).shape for operand in operands]))
     if isinstance(optimize, list):
         optimize = tuple(tuple(step) if isinstance(step, (tuple, list)) else step for step in optimize)  # type: ignore[assignment]
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "einsum")
-    params = {"inputs": tuple(inputs), "output": output, "optimize": optimize, "precision": precision,
+    params = {"inputs": inputs, "output": output, "optimize": optimize, "precision": precision,
               "preferred_element_type": preferred_element_type}
     if _dot_general is not lax.dot_general:  # a function of the user's runs each time
         return placement.laid_out_by(out_sharding, _einsum, *operands, dot_general=_dot_general, **params)
@@ -92,7 +92,8 @@ def _parse_arguments(subscripts, operands: Sequence[Any]) -> tuple[str, tuple[An
     return spec, tuple(arrays)
 
 
-def _parse(spec: str, shapes: list[Ints]) -> tuple[list[str], str]:
+@lru_cache(1024)
+def _parse(spec: str, shapes: tuple[Ints, ...]) -> tuple[tuple[str, ...], str]:
     """Index letters of each operand and of the output; '...' becomes letters of its own."""
     left, arrow, right = spec.partition("->")
     inputs = left.split(",")
@@ -141,7 +142,7 @@ def _parse(spec: str, shapes: list[Ints]) -> tuple[list[str], str]:
                 raise ValueError(f"Size of label {letter!r} for operand {position} ({known}) does not match previous terms "
                                  f"({size}).")
             sizes[letter] = max(known, size) if 0 not in (known, size) else min(known, size)
-    return expanded, output
+    return tuple(expanded), output
 
 
 def _path(inputs: tuple[str, ...], output: str, shapes: list[Ints], optimize) -> list[Ints]:

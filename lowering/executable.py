@@ -46,11 +46,12 @@ class Lowered:
     """
 
     __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context", "barriers", "sets_layouts",
-                 "flags", "host_functions", "ordered", "_jaxpr", "_scopes", "_overwritten", "_keep_alive", "_lock")
+                 "flags", "host_functions", "ordered", "_jaxpr", "_scopes", "_overwritten", "_keep_alive", "_lock",
+                 "_is_simple")
 
     def __init__(self, module: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
                  platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]], overwritten: list[Any],
-                 host_functions: list[Callable[..., Any]], keep_alive: list[Any], sets_layouts: bool):
+                 host_functions: list[Callable[..., Any]], keep_alive: list[Any], sets_layouts: bool, is_simple: bool):
         self.module, self.kept, self.donated, self.unusable = module, kept, donated, unusable
         self.name, self.platform, self.seconds = name, platform, seconds
         self.context = module.context
@@ -59,6 +60,7 @@ class Lowered:
         self.host_functions, self.ordered = host_functions, is_ordered(jaxpr)
         self._jaxpr, self._scopes, self._overwritten = jaxpr, scopes, overwritten
         self._keep_alive, self._lock, self.sets_layouts = keep_alive, threading.Lock(), sets_layouts
+        self._is_simple = is_simple
 
     @contextlib.contextmanager
     def tuned(self, wanted: bool) -> Iterator[None]:
@@ -80,8 +82,11 @@ class Lowered:
             chosen = {_NO_UNROLLING: is_rolled, _NO_STRENGTH_REDUCTION: is_plain, _SEVERAL_RESULTS: is_joint,
                       _OLDER_EMITTER: is_older}
             self.flags = tuple([flag for flag, is_chosen in chosen.items() if is_chosen])
+            is_small = (wanted and not is_joint and self._is_simple
+                        and emitters.is_one_function(self._jaxpr, len(reasons)))
             with (tables.filled(self._overwritten if wanted else ()),
-                  barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers):
+                  barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers,
+                  emitters.outlined(self.module, self._jaxpr if is_small else None)):
                 yield
 
     @property
@@ -177,7 +182,8 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
         unusable += [parameters[index].aval for index, output in aliases.items()
                      if _parts_differ(parameters[index].aval.shape, places[index], partitioning.results[output])]
     return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
-                   builder.scopes, builder.overwritten, builder.host_functions, builder.keep_alive, builder.sets_layouts)
+                   builder.scopes, builder.overwritten, builder.host_functions, builder.keep_alive, builder.sets_layouts,
+                   all(each is None for each in (partitioning, part_of, layouts, kinds)))
 
 
 def _joined(ones: tuple[Any, Any], others: tuple[Any, Any]) -> tuple[list[str | None], list[str | None]]:

@@ -81,6 +81,8 @@ CRASHES_ON_LOST_SHARDS = VERSION < (0, 11)
 BARRIER_DROPPER = "cse_barrier_expander" if VERSION < (0, 11) else ""
 # Whether XLA:CPU has a code generator from before the one by way of MLIR, for programs that ask for it.
 HAS_OLDER_EMITTER = VERSION < (0, 11)
+# Whether it uses that generator for functions that are marked as small, for all that a program may have in them.
+HAS_SMALL_FUNCTIONS = VERSION >= (0, 12)
 # How the names of the dtypes begin that XLA:CPU has not: a loop that reads or writes a row of an array widens all of it, in
 # every turn.
 WIDENED = ("float8",) if VERSION >= (0, 11) else ("float8", "bfloat16")

@@ -1,23 +1,54 @@
-"""Which of two code generators XLA:CPU of jaxlib 0.10 shall use for a program: the one by way of MLIR, or the one before it.
+"""Which of two code generators XLA:CPU shall use for a program: the one by way of MLIR, or the one before it.
 
-The older one emits LLVM's code directly. It takes two thirds of the time to compile, and its code is as fast for small arrays.
-For larger ones the newer code is faster, and only the newer generator compiles small loops in one piece. Complex arithmetic of
-the older one is slower at any size, and its functions of 16-bit floats are less exact. Later jaxlibs only have the newer one.
+The older one emits LLVM's code directly. It takes two thirds of the time to compile, or less, and its code is as fast for small
+arrays. jaxlib 0.10 has a flag that chooses it for all kernels of a program. jaxlib 0.12 has it for functions that are called
+and marked as small, as XLA marks small loops: it emits all of one as one function, where the newer one makes a kernel, with
+an MLIR context and an LLVM module of its own, for each result of an elementwise computation and each reduction.
+
+Complex arithmetic of the older one is slower, its functions of 16-bit floats are less exact, it turns matrices badly, and it
+does not know the library of sums and products. In a function that is marked as small nothing is divided among threads.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Iterator
 from typing import Any
 
 from lowering import xla
-from lowering.passes.fusion import FUSIBLE, call_body
+from lowering.monoids import LONGEST_WINDOW
+from lowering.passes.fusion import FUSIBLE, RUN_COST, bodies, call_body
 
 _SMALL = 1024  # elements
 _FIT = FUSIBLE - {"gather"}
 
+_LARGEST = 16384  # elements of an array in a small function
+_ROW = 16  # elements of the rows of a larger array, and of one that something costly is computed of, which LLVM vectorizes
+_COSTLY, _TINY = 13, 64  # operations for an element that are many, elements that are few
+_MOST_WORK = 1 << 20  # cheap operations, from which on threads may help
+_MOST_BARRIERS = 32  # a program with more has parts that are alike, whose kernels the newer generator compiles once
+_LOOPS = ("while", "scan", "cond")
+_NAME, _MARKED = "jaxlite_program", "jaxlite_small"  # of what `main` was, and of the function that is marked
+_RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+_NO_KERNELS = ("reshape", "squeeze", "copy", "stop_gradient", "name", "concatenate")
+# Operations whose results depend on all operands, whatever these are; those of which this is so for floats; those of which
+# it is so for parameters that are not the same.
+_KEPT = frozenset(
+    "reshape squeeze broadcast_in_dim copy stop_gradient name convert_element_type concatenate stack rev neg tile reduce_max "
+    "reduce_min".split())
+_KEPT_FLOATS = frozenset(
+    "add add_any sub mul div sin cos tan tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt abs sign floor ceil "
+    "round square erf erfc erf_inv lgamma digamma sinh cosh asin acos atan asinh acosh atanh reduce_sum reduce_prod".split())
+_KEPT_DISTINCT = frozenset(
+    "add sub mul div rem max min and or xor not shift_left shift_right_logical shift_right_arithmetic abs sign reduce_sum "
+    "eq ne lt le gt ge".split())
+_BOUNDS = frozenset("max min eq ne lt le gt ge".split())
+_REDUCTIONS = tuple(name for name in FUSIBLE if name.startswith(("reduce_", "arg")) and name != "reduce_precision")
+
 
 def prefers_older(jaxpr: Any) -> bool:
-    """Whether a program only consists of elementwise operations, reductions and movement of small arrays."""
+    """Whether a program only consists of elementwise operations, reductions and movement of small arrays, on jaxlib 0.10."""
     return xla.HAS_OLDER_EMITTER and all(map(_is_small, (*jaxpr.constvars, *jaxpr.invars))) and _is_fit(jaxpr)
 
 
@@ -33,5 +64,155 @@ def _is_fit(jaxpr: Any) -> bool:
 
 
 def _is_small(var: Any) -> bool:
-    size, dtype = getattr(var.aval, "size", None), getattr(var.aval, "dtype", None)
-    return type(size) is int and size <= _SMALL and (getattr(dtype, "kind", "") in "biu" or dtype in ("float32", "float64"))
+    size = getattr(var.aval, "size", None)
+    return type(size) is int and size <= _SMALL and _is_plain(var)
+
+
+def _is_plain(var: Any) -> bool:
+    dtype = getattr(var.aval, "dtype", None)
+    return getattr(dtype, "kind", "") in "biu" or dtype in ("float32", "float64")
+
+
+def is_one_function(jaxpr: Any, barriers: int) -> bool:
+    """Whether XLA shall compile a program as one function, on jaxlib 0.12: one that gets so many barriers."""
+    return (xla.HAS_SMALL_FUNCTIONS and barriers <= _MOST_BARRIERS and all(map(_is_plain, (*jaxpr.constvars, *jaxpr.invars)))
+            and 0 < _work(jaxpr, _LARGEST) <= _MOST_WORK)
+
+
+def _work(jaxpr: Any, largest: int) -> float:
+    """The number of operations; infinite for a program that does not fit, 0 for one that has no kernels beside its loops."""
+    work = 0.0
+    for eqn in jaxpr.eqns:
+        name, inner = eqn.primitive.name, call_body(eqn)
+        if inner is not None:
+            work += _work(inner, largest)
+        elif not all(_is_plain(var) and _has_rows(var.aval, largest, name) for var in eqn.outvars):
+            return math.inf
+        elif name in _LOOPS:
+            if math.inf in [_work(body, _SMALL) for body in bodies(eqn)]:
+                return math.inf
+        elif name in _RUNNING and not _is_window(eqn) or name in _NO_KERNELS:
+            continue
+        elif name in FUSIBLE and name != "atan" and not _is_hard(eqn, _SMALL if largest > _SMALL else _TINY):
+            work += RUN_COST.get(name, 1) * (eqn.invars if name in _REDUCTIONS else eqn.outvars)[0].aval.size
+        else:
+            return math.inf
+    return work
+
+
+def _has_rows(aval: Any, largest: int, name: str) -> bool:
+    """Whether an array is small, and LLVM makes a loop over vectors of its rows where that matters."""
+    if type(aval.size) is not int or aval.size > largest:
+        return False
+    row = next((extent for extent in reversed(aval.shape) if extent > 1), 1)
+    return row >= _ROW or aval.size <= (_SMALL if RUN_COST.get(name, 1) < _COSTLY else _TINY)
+
+
+def _is_hard(eqn: Any, reduced: int) -> bool:
+    """Whether an equation transposes, which takes longer to compile and to run, or reduces more than so many elements."""
+    if eqn.primitive.name == "transpose":
+        shape = eqn.invars[0].aval.shape
+        moved = [axis for axis in eqn.params["permutation"] if shape[axis] != 1]
+        return moved != sorted(moved)
+    if eqn.primitive.name == "gather":
+        offsets, rank = eqn.params["dimension_numbers"].offset_dims, len(eqn.outvars[0].aval.shape)
+        return tuple(offsets) != tuple(range(rank - len(offsets), rank))
+    return eqn.primitive.name in _REDUCTIONS and eqn.invars[0].aval.size > reduced
+
+
+def _is_window(eqn: Any) -> bool:
+    return eqn.invars[0].aval.shape[eqn.params["axis"]] <= LONGEST_WINDOW
+
+
+def _reads_all(jaxpr: Any) -> bool:
+    """Whether XLA is sure to find no parameter of a program to be of no use. It folds no arithmetic of floats."""
+    return _read(jaxpr, [True] * len(jaxpr.outvars), set(jaxpr.invars)).issuperset(jaxpr.invars)
+
+
+def _read(jaxpr: Any, results: list[bool], direct: set[Any]) -> set[Any]:
+    """The variables of a program that these results are sure to depend on, if the `direct` ones are parameters."""
+    read = {atom for atom, is_wanted in zip(jaxpr.outvars, results, strict=True) if is_wanted and not hasattr(atom, "val")}
+    for eqn in reversed(jaxpr.eqns):
+        wanted = [var in read for var in eqn.outvars]
+        inner = call_body(eqn)
+        if not any(wanted):
+            continue
+        if inner is not None:
+            passed = dict(zip(inner.invars, eqn.invars, strict=True))
+            once = {var for var, atom in passed.items() if eqn.invars.count(atom) == 1 and not hasattr(atom, "val")}
+            found = _read(inner, wanted, {var for var in once if passed[var] in direct})
+            read.update(atom for var, atom in passed.items() if var in found and not hasattr(atom, "val"))
+        elif _keeps(eqn, direct):
+            read.update(atom for atom in eqn.invars if not hasattr(atom, "val"))
+    return read
+
+
+def _keeps(eqn: Any, direct: set[Any]) -> bool:
+    """Whether a result depends on all operands, whatever they are, or what they are if they are parameters."""
+    name, out = eqn.primitive.name, eqn.outvars[0].aval
+    if 0 in [atom.aval.size for atom in (*eqn.invars, *eqn.outvars)]:
+        return False
+    if name in _KEPT or name in _KEPT_FLOATS and out.dtype.kind == "f":
+        return True
+    literals = [atom.val for atom in eqn.invars if hasattr(atom, "val")]
+    values = {atom for atom in eqn.invars if not hasattr(atom, "val")}
+    are_direct, is_with_literal = values <= direct, len(values) == len(literals) == 1
+    if name in _BOUNDS and is_with_literal and eqn.invars[0].aval.dtype.kind == "f":
+        return (are_direct or name in ("max", "min")) and math.isfinite(literals[0])
+    return are_direct and (name == "slice" or name in ("add", "sub") and is_with_literal or
+                           name in _KEPT_DISTINCT and len(values) == len(eqn.invars))
+
+
+@contextlib.contextmanager
+def outlined(module: Any, jaxpr: Any) -> Iterator[None]:
+    """Within the context, `main` of a module calls its program as a function that is marked as small, if a jaxpr is given.
+
+    XLA ends the process where a function marked so has a parameter that it finds to be of no use. If that may be, the function
+    gives its parameters back: no copy is made, but to find one result among several takes 0.2 microseconds.
+    """
+    if jaxpr is None:
+        yield
+        return
+    ir = xla.ir
+    program = next(each.operation for each in module.body if ir.StringAttr(each.attributes["sym_name"]).value == "main")
+    attributes = {name: program.attributes[name] for name in program.attributes}
+    kind = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value)
+    is_sure = _reads_all(jaxpr)
+    results = [*kind.results, *(() if is_sure else kind.inputs)]
+    with program.location, ir.InsertionPoint(program):
+        inner = {"sym_name": ir.StringAttr.get(_NAME), "sym_visibility": ir.StringAttr.get("private")}
+        main, arguments = _function(kind.inputs, attributes)
+        small, parameters = _function(kind.inputs, {
+            **inner, "sym_name": ir.StringAttr.get(_MARKED),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(kind.inputs, results))})
+        with ir.InsertionPoint(main.regions[0].blocks[0]):
+            marks = {"xla_cpu_small_call": ir.StringAttr.get("true"), "inlineable": ir.StringAttr.get("false")}
+            made = _call(_MARKED, arguments, results, {"mhlo.frontend_attributes": ir.DictAttr.get(marks)})
+            ir.Operation.create("func.return", operands=made[:len(kind.results)])
+        with ir.InsertionPoint(small.regions[0].blocks[0]):
+            made = _call(_NAME, parameters, kind.results, {})
+            ir.Operation.create("func.return", operands=[*made, *(() if is_sure else parameters)])
+    for name in ("arg_attrs", "res_attrs"):
+        if name in attributes:
+            del program.attributes[name]
+    for name, value in inner.items():
+        program.attributes[name] = value
+    try:
+        yield
+    finally:
+        main.erase()
+        small.erase()
+        for name, value in attributes.items():
+            program.attributes[name] = value
+
+
+def _function(inputs: list[Any], attributes: dict[str, Any]) -> tuple[Any, Any]:
+    """A function without operations, and its arguments."""
+    function = xla.ir.Operation.create("func.func", attributes=attributes, regions=1)
+    return function, xla.ir.Block.create_at_start(function.regions[0], inputs).arguments
+
+
+def _call(name: str, operands: Any, results: list[Any], attributes: dict[str, Any]) -> list[Any]:
+    """What a function returns."""
+    callee = {"callee": xla.ir.FlatSymbolRefAttr.get(name)}
+    return list(xla.ir.Operation.create("func.call", results, list(operands), {**callee, **attributes}).results)

@@ -1,4 +1,4 @@
-"""XLA:CPU's older code generator on jaxlib 0.10: which programs use it, and that their results are the same."""
+"""XLA:CPU's older code generator: which programs use it, and that their results are the same."""
 
 import numpy as np
 import pytest
@@ -37,13 +37,109 @@ def test_programs_that_prefer_it(f, x, has):
     assert emitters.prefers_older(jax.make_jaxpr(f)(x).jaxpr) is (has and xla.HAS_OLDER_EMITTER)
 
 
-def test_results_are_the_same(monkeypatch):
+ROWS = np.ones((4000, 4), np.float32)
+
+
+@pytest.mark.parametrize("f, x, has", [
+    (lambda x: jnp.sin(x) * x[::-1], X, True),
+    (lambda x: jax.jit(lambda x: x.sum(0))(x + 1), X, True),
+    (lambda x: jnp.sin(x), np.ones(16000, np.float32), True),
+    (lambda x: jnp.sin(x), np.ones(17000, np.float32), False),
+    (lambda x: lax.lgamma(x), np.ones(16000, np.float32), False),  # threads may help
+    (lambda x: x[5:15] * 2, np.ones(3_000_000, np.float32), True),
+    (lambda x: x * 2, ROWS, False),
+    (lambda x: x * 2, ROWS[:200], True),
+    (lambda x: jnp.exp(x), ROWS[:200], False),
+    (lambda x: jnp.sum(x + 1), np.ones(2000, np.float32), False),
+    (lambda x: x.T + 1, X, False),
+    (lambda x: jnp.arctan(x), X, False),
+    (lambda x: x * (1 + 1j), X, False),
+    (lambda x: jnp.cbrt(x), X.astype(np.float16), False),
+    (lambda x: x @ x.T, X, False),
+    (lambda x: x[jnp.array([3, 1])], X, True),
+    (lambda x: x[:, jnp.array([3, 1])], X, False),
+    (lambda x: x.at[jnp.array([3, 1])].set(0), X, False),
+    (lambda x: lax.fori_loop(0, 3, lambda i, x: x * 2, x), X, False),  # is one function anyway
+    (lambda x: lax.fori_loop(0, 3, lambda i, x: x * 2, x + 1), X, True),
+    (lambda x: lax.fori_loop(0, 3, lambda i, x: x * x.sum(), x + 1), X, False),
+    (lambda x: lax.fori_loop(0, 3, lambda i, x: x @ x, x + 1), X[:, :20], False),
+    (lambda x: jnp.cumsum(x + 1, 1), X, True),
+    (lambda x: jnp.cumsum(x + 1, 1), X[:, :16], False),
+    (lambda x: lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x), X, True),
+])
+def test_programs_that_are_one_function(f, x, has):
+    jaxpr = jax.make_jaxpr(f)(x).jaxpr
+    assert emitters.is_one_function(jaxpr, 0) is (has and xla.HAS_SMALL_FUNCTIONS)
+    assert not emitters.is_one_function(jaxpr, 100)
+
+
+def looped(x):
+    x, largest = normalized(x)
+    total = lax.scan(lambda total, row: (total + row[:8], row * total[0]), x[0, :8], x[:4])
+    chosen = lax.cond(x[0, 0] > 0, lambda x: x * 2, lambda x: lax.cummax(x, 1), x)
+    return total, chosen, x[largest], lax.while_loop(lambda x: x[0, 0] < 9, lambda x: x + 1, x[:5])
+
+
+@pytest.mark.parametrize("f, choice", [
+    (normalized, "prefers_older"), (normalized, "is_one_function"), (looped, "is_one_function")])
+def test_results_are_the_same(monkeypatch, f, choice):
     odd = X.copy()
     odd[0, :6] = np.nan, np.inf, -np.inf, -0.0, 1e-40, 3e38
+    f = f if choice == "prefers_older" else lambda x, f=f: f(x)
+    has_small = xla.HAS_SMALL_FUNCTIONS and choice == "is_one_function"
     for x in (X, odd):
-        tuned = jax.jit(normalized).lower(x).compile()
-        monkeypatch.setattr(emitters, "prefers_older", lambda jaxpr: False)
-        plain = jax.jit(lambda x: normalized(x)).lower(x).compile()
+        monkeypatch.setattr(emitters, "is_one_function", lambda jaxpr, barriers: has_small)
+        lowered = jax.jit(f).lower(x)
+        text = lowered.as_text()
+        tuned = lowered.compile()
+        assert lowered.as_text() == text and ("jaxlite_small" in tuned.as_text()) is has_small
+        monkeypatch.setattr(emitters, choice, lambda *args: False)
+        plain = jax.jit(lambda x: f(x)).lower(x).compile()
         monkeypatch.undo()
-        for one, other in zip(tuned(x), plain(x), strict=True):
+        for one, other in zip(jax.tree.leaves(tuned(x)), jax.tree.leaves(plain(x)), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+# Arguments without a use, in the program or for what XLA makes of it, by the form of the function.
+@pytest.mark.parametrize("f", [
+    lambda x, y: (x * 2, y * 0),
+    lambda x, y: (y * 0, x.astype(int) & 0),
+    lambda x, y: x + 1,
+    lambda x, y: jnp.arange(9) * 3,
+    lambda x, y: (x, y, y + 1),
+    lambda x, y: jnp.where(jnp.ones(3, bool), x * 2, y),
+    lambda x, y: lax.cond(x[0] > 0, lambda x: x + 1, lambda x: jnp.zeros(3), x * 2),
+    lambda x, y: lax.scan(lambda total, each: (total, 3), x * 2, y),
+    lambda x, y: lax.while_loop(lambda state: state[0][0] < 50, lambda state: (state[0] * 2, state[1]), (x + 1, y * 2)),
+    lambda x, y: (x[:0] * 2, y + 1),
+    lambda x, y: jax.jit(lambda x, y: (x * 2, y * 3))(x, y)[0],
+])
+def test_arguments_without_use(f):
+    x, y = jnp.arange(1, 4.0), jnp.arange(3)
+    found, expected = jax.jit(f, keep_unused=True)(x, y), f(x, y)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_donated_array_is_updated_in_place():
+    x = jnp.linspace(0, 1, 600)
+    address = x.unsafe_buffer_pointer()
+    result = jax.jit(lambda x: jnp.sin(x) * 2, donate_argnums=0)(x)
+    assert x.is_deleted() and result.unsafe_buffer_pointer() == address
+    np.testing.assert_allclose(result, np.sin(np.linspace(0, 1, 600)) * 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("f, is_sure", [
+    (lambda x, i: jnp.exp(x) + i, True),
+    (lambda x, i: x * i, True),
+    (lambda x, i: x, False),
+    (lambda x, i: x + i * 0, False),
+    (lambda x, i: (x > 0, i + 1), True),
+    (lambda x, i: (x > np.inf, i), False),
+    (lambda x, i: (jnp.abs(x) > 0, i), False),
+    (lambda x, i: jax.jit(lambda a, b, c: (a - b, c))(i, i, x), False),
+    (lambda x, i: jnp.concatenate([x, i])[:3], False),
+    (lambda x, i: (x[1:] - x[:-1], i.max()), True),
+])
+def test_arguments_that_xla_is_sure_to_read(f, is_sure):
+    assert emitters._reads_all(jax.make_jaxpr(f)(jnp.ones(3), jnp.arange(3)).jaxpr) is is_sure

@@ -83,7 +83,7 @@ class Lowered:
                       _OLDER_EMITTER: is_older}
             self.flags = tuple([flag for flag, is_chosen in chosen.items() if is_chosen])
             is_small = (wanted and not is_joint and self._is_simple
-                        and emitters.is_one_function(self._jaxpr, len(reasons)))
+                        and emitters.is_one_function(self._jaxpr, reasons))
             with (tables.filled(self._overwritten if wanted else ()),
                   barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers,
                   emitters.outlined(self.module, self._jaxpr if is_small else None)):

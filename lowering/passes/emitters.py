@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from lowering import xla
@@ -27,7 +27,8 @@ _LARGEST = 16384  # elements of an array in a small function
 _ROW = 16  # elements of the rows of a larger array, and of one that something costly is computed of, which LLVM vectorizes
 _COSTLY, _TINY = 13, 64  # operations for an element that are many, elements that are few
 _MOST_WORK = 1 << 20  # cheap operations, from which on threads may help
-_MOST_BARRIERS = 32  # a program with more has parts that are alike, whose kernels the newer generator compiles once
+_FEW_EQUAL = 4  # kernels that are like others, which the newer generator does not compile again
+_DEPTH = 2  # operands of operands by which kernels are told apart
 _LOOPS = ("while", "scan", "cond")
 _NAME, _MARKED = "jaxlite_program", "jaxlite_small"  # of what `main` was, and of the function that is marked
 _RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
@@ -73,10 +74,31 @@ def _is_plain(var: Any) -> bool:
     return getattr(dtype, "kind", "") in "biu" or dtype in ("float32", "float64")
 
 
-def is_one_function(jaxpr: Any, barriers: int) -> bool:
-    """Whether XLA shall compile a program as one function, on jaxlib 0.12: one that gets so many barriers."""
-    return (xla.HAS_SMALL_FUNCTIONS and barriers <= _MOST_BARRIERS and all(map(_is_plain, (*jaxpr.constvars, *jaxpr.invars)))
-            and 0 < _work(jaxpr, _LARGEST) <= _MOST_WORK)
+def is_one_function(jaxpr: Any, barriers: Container[Any] = ()) -> bool:
+    """Whether XLA shall compile a program as one function, on jaxlib 0.12, if these variables get barriers."""
+    if not xla.HAS_SMALL_FUNCTIONS or not all(map(_is_plain, (*jaxpr.constvars, *jaxpr.invars))):
+        return False
+    if not 0 < _work(jaxpr, _LARGEST) <= _MOST_WORK:
+        return False
+    kernels = list(_kernels(jaxpr, barriers))
+    return len(kernels) - len(set(kernels)) <= max(_FEW_EQUAL, len(kernels) // 2)
+
+
+def _kernels(jaxpr: Any, barriers: Container[Any]) -> Iterator[Any]:
+    """What tells kernels of a program apart that end in a reduction or at a barrier."""
+    makers: dict[Any, Any] = {}
+    for eqn in jaxpr.eqns:
+        inner = call_body(eqn)
+        if inner is not None:
+            yield from _kernels(inner, barriers)
+        elif eqn.primitive.name in _REDUCTIONS or any(var in barriers for var in eqn.outvars):
+            yield _kind(eqn, makers, _DEPTH)
+        makers.update((var, eqn) for var in eqn.outvars)
+
+
+def _kind(eqn: Any, makers: dict[Any, Any], depth: int) -> tuple[Any, ...]:
+    operands = [makers.get(atom) for atom in eqn.invars if depth and not hasattr(atom, "val")]
+    return (eqn.primitive.name, eqn.outvars[0].aval.shape, *[each and _kind(each, makers, depth - 1) for each in operands])
 
 
 def _work(jaxpr: Any, largest: int) -> float:

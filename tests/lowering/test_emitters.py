@@ -68,9 +68,21 @@ ROWS = np.ones((4000, 4), np.float32)
     (lambda x: lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x), X, True),
 ])
 def test_programs_that_are_one_function(f, x, has):
-    jaxpr = jax.make_jaxpr(f)(x).jaxpr
-    assert emitters.is_one_function(jaxpr, 0) is (has and xla.HAS_SMALL_FUNCTIONS)
-    assert not emitters.is_one_function(jaxpr, 100)
+    assert emitters.is_one_function(jax.make_jaxpr(f)(x).jaxpr) is (has and xla.HAS_SMALL_FUNCTIONS)
+
+
+def layers(x, count):
+    for _ in range(count):
+        x = x + jax.nn.softmax(x * 2) * x
+    return x
+
+
+@pytest.mark.parametrize("count, has", [(2, True), (6, False)])
+def test_many_equal_kernels_are_compiled_once_by_the_newer_generator(count, has):
+    jaxpr = jax.make_jaxpr(lambda x: layers(x, count))(X).jaxpr
+    assert emitters.is_one_function(jaxpr) is (has and xla.HAS_SMALL_FUNCTIONS)
+    halves = jax.make_jaxpr(lambda x: [x := jnp.sin(x) * x for _ in range(2 * count)])(X).jaxpr
+    assert emitters.is_one_function(halves, halves.outvars) is (has and xla.HAS_SMALL_FUNCTIONS)
 
 
 def looped(x):

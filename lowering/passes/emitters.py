@@ -71,7 +71,7 @@ def _is_small(var: Any) -> bool:
 
 def _is_plain(var: Any) -> bool:
     dtype = getattr(var.aval, "dtype", None)
-    return getattr(dtype, "kind", "") in "biu" or dtype in ("float32", "float64")
+    return getattr(dtype, "kind", None) in ("b", "i", "u") or dtype in ("float32", "float64")
 
 
 def is_one_function(jaxpr: Any, barriers: Container[Any] = ()) -> bool:

@@ -54,6 +54,8 @@ ROWS = np.ones((4000, 4), np.float32)
     (lambda x: x.T + 1, X, False),
     (lambda x: jnp.arctan(x), X, False),
     (lambda x: x * (1 + 1j), X, False),
+    (lambda x: (x + 1, lax.create_token()), X, False),
+    (lambda x: (x + 1, jax.random.key(0)), X, False),
     (lambda x: jnp.cbrt(x), X.astype(np.float16), False),
     (lambda x: x @ x.T, X, False),
     (lambda x: x[jnp.array([3, 1])], X, True),

@@ -179,7 +179,7 @@ def _convert_element_type_stage(trace, args: Sequence[Any], params: dict[str, An
     if isinstance(operand, _HOST_TYPES) and isinstance(params["new_dtype"], np.dtype):
         dtype = params["new_dtype"]
         if not params["weak_type"]:
-            if type(operand) is float and dtype is dtypes.float32 and -3e38 < operand < 3e38 or (
+            if type(operand) is float and dtype is dtypes.float32 and not 3e38 < abs(operand) < math.inf or (
                     type(operand) is int and dtype.kind in "biuf" and 0 <= operand < 128):
                 return trace.lift(dtype.type(operand))  # the same, sooner
             return trace.lift(np.asarray(operand).astype(dtype)[()])

@@ -104,10 +104,10 @@ def test_nothing_imports_jax():
 def test_nothing_beyond_the_dependencies_is_imported():
     known = {*sys.stdlib_module_names, *PACKAGES, "jaxlib", "numpy", "ml_dtypes"}
     # jaxlib brings scipy; its sparse direct solver and its windows are loaded by the calls that need them. So are mpi4py,
-    # TensorFlow, TensorStore and absl.
+    # TensorFlow, TensorStore, absl and opt_einsum.
     asked = [("jaxlite.experimental.sparse.linalg", "scipy"), ("jaxlite.scipy.spectra", "scipy"),
              ("jaxlite.devices.clusters", "mpi4py"), ("jaxlite.experimental.jax2tf.tensors", "tensorflow"),
-             ("jaxlite.core.config", "absl"),
+             ("jaxlite.core.config", "absl"), ("jaxlite.as_jax.einsums", "opt_einsum"),
              ("jaxlite.experimental.array_serialization.tensorstore_impl", "tensorstore")]
     assert offending_imports(lambda module, name: name.partition(".")[0] not in known
                              and (module, name.partition(".")[0]) not in asked) == []

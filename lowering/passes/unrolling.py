@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lowering.monoids import LONGEST_WINDOW
-from lowering.passes.fusion import LIBRARY_REDUCTION, RUN_COST, bodies, call_body
+from lowering.passes.fusion import ELEMENTWISE, LIBRARY_REDUCTION, RUN_COST, bodies, call_body
 
 _IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _OTHERS = frozenset("reduce_prod reduce_and reduce_or reduce_xor argmax argmin reduce".split())
@@ -43,6 +43,7 @@ _SHARE, _ACROSS_SHARE = 1 / 64, 1 / 8  # of what a program computes, from which 
 _LOOP_SHARE = 1 / 4  # of what is computed in loops, from which on short rows count
 _COSTLY, _COSTLY_ROW = 6, 16  # operations for an element that are many, and the elements of a row that a vector loop may have
 _MODULUS = 20  # what that of a complex number costs
+_ROUNDING = 6  # what it costs to make a bfloat16 of a float
 _SHORTEST_ROW = 3  # elements up to which cheap operations count as well
 _EVEN_ROW = 8  # elements that fill a vector register, unless they are read from the midst of longer rows
 _NO_SLOWER = ("gather", "dot_general")  # in short rows
@@ -128,7 +129,10 @@ def _cost(eqn: Any) -> float:
     name = eqn.primitive.name
     if name == "abs" and getattr(eqn.invars[0].aval.dtype, "kind", "") == "c":
         return _MODULUS
-    return RUN_COST.get(name, 1)
+    if name == "gather" and _gathers_rows(eqn):  # one index for a row
+        return 1 + RUN_COST[name] / max(1, eqn.outvars[0].aval.shape[-1])
+    is_rounded = name in ELEMENTWISE and getattr(eqn.outvars[0].aval.dtype, "name", "") == "bfloat16"
+    return RUN_COST.get(name, 1) + (_ROUNDING if is_rounded else 0)
 
 
 def _work(eqn: Any) -> float:
@@ -277,8 +281,7 @@ def _moved(eqn: Any) -> float:
         return 0
     out = eqn.outvars[0].aval
     if name == "gather":
-        is_of_rows = eqn.params["slice_sizes"][-1] == eqn.invars[0].aval.shape[-1]
-        return 0 if is_of_rows and out.shape[-1] <= _SHORT_ROW else RUN_COST[name] * out.size
+        return 0 if _gathers_rows(eqn) and out.shape[-1] <= _SHORT_ROW else RUN_COST[name] * out.size
     if name in _SPREADING and out.shape[-1] not in (4, 8):
         return _MOVE * out.size if any(_is_row_of(atom.aval, out) for atom in eqn.invars) else 0
     if name == "transpose":
@@ -288,6 +291,12 @@ def _moved(eqn: Any) -> float:
     is_whole = name == "slice" and set(eqn.params["strides"] or ()) <= {1} or (
         name == "broadcast_in_dim" and eqn.invars[0].aval.size in (1, eqn.outvars[0].aval.size))
     return 0 if is_whole else _MOVE * out.size
+
+
+def _gathers_rows(eqn: Any) -> bool:
+    """Whether a gather takes whole rows."""
+    operand = eqn.invars[0].aval
+    return operand.ndim > 1 and eqn.params["slice_sizes"][-1] == operand.shape[-1] == eqn.outvars[0].aval.shape[-1]
 
 
 def _is_row_of(aval: Any, out: Any) -> bool:

@@ -90,6 +90,8 @@ def repeat(f):
     (lambda x: x[:, np.array([8, 1, 1, 0])], LARGE[:9000].reshape(1000, 9)),
     (repeat(lambda c: c + jnp.stack([c[:, 1] * c[:, 2], -c[:, 0] * c[:, 2], c[:, 0] * c[:, 1]]).T), LARGE[:210].reshape(70, 3)),
     (repeat(lambda c: lax.dynamic_update_slice(c, c[:5] * 1.01, (3,))), LARGE[:5000]),
+    (lambda x: x * 2 + 1, LARGE[:6000].reshape(1000, 6).astype(jnp.bfloat16)),
+    (lambda x: jnp.expm1(x)[np.zeros(9000, int)] + x[np.ones(9000, int)], LARGE[:12000].reshape(3000, 4)),
     (repeat(convolve), IMAGES),
     (jax.vmap(lambda x: lax.scan(lambda c, y: (0.9 * c + y, c), 0.0, x)[1]), LARGE[:40000].reshape(200, 200)),
     (lambda x: jax.scipy.sparse.linalg.cg(lambda c: 4 * c - jnp.pad(c, 1)[:-2, 1:-1], x)[0], LARGE[:4096].reshape(64, 64)),
@@ -108,6 +110,7 @@ def repeat(f):
         "selected from two computations, in a scan", "inverse functions in rows of ten",
         "complex, in rows of ten", "complex sum", "a row added to rows of ten", "gathered columns",
         "columns turned into rows in a scan", "few elements updated in a scan",
+        "half precision, in rows of six", "costly, and rows gathered",
         "convolution in a scan", "longer rows turned before a scan", "in a solver"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)

@@ -38,8 +38,6 @@ TESTS = {
 # Tests that pass with JAX and are not expected to pass with jaxlite: docs/libraries.md says why.
 NOT_HERE = {
     "optax": r"linear_algebra_test.py::LinearAlgebraTest::test_nnls",
-    "flax": r"test_fp8_meta_dtype",
-    "numpyro": r"test_distributions_util.py::test_logdiffexp_grads",
 }
 
 

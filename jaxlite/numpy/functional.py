@@ -184,8 +184,8 @@ def core_sizes(shapes: Sequence[tuple[int, ...]], cores: Sequence[tuple[str, ...
             raise ValueError(f"input with shape {shape} does not have enough dimensions for all core dimensions {core} "
                              f"{context}")
         for name, extent in zip(core, shape[len(shape) - len(core):], strict=True):
-            if (int(name) if name.isdigit() else sizes.setdefault(name, extent)) != extent:
-                raise ValueError(f"inconsistent size for core dimension {name!r}: {extent} vs {sizes.get(name, name)}")
+            if sizes.setdefault(name, extent) != extent:  # a number is a name as well
+                raise ValueError(f"inconsistent size for core dimension {name!r}: {extent} vs {sizes[name]} {context}")
     return sizes
 
 
@@ -204,4 +204,4 @@ def check_outputs(result, outputs, sizes: dict[str, int], context: str) -> None:
             raise ValueError(f"output shape {shape} does not match core dimensions {core} {context}")
         for name, extent in zip(core, shape, strict=True):
             if sizes.setdefault(name, extent) != extent:
-                raise ValueError(f"inconsistent size for core dimension {name!r}: {extent} vs {sizes[name]}")
+                raise ValueError(f"inconsistent size for core dimension {name!r}: {extent} vs {sizes[name]} {context}")

@@ -78,6 +78,7 @@ VECTORIZED = [
     (lambda a: (a.sum(), a * 2), "(n)->(),(n)", [(2, 3)]),
     (lambda a: a[:2], "(n)->(k)", [(2, 3)]),
     (lambda a: a * 2, "(3)->(3)", [(2, 3)]),
+    (lambda a: a * 2, "(3)->(3)", [(2, 4)]),  # a name as any other
     (lambda a, b: a + b, None, [(0, 2), (2,)]),
 ]
 
@@ -114,7 +115,7 @@ def test_vectorize_passes_some_arguments_on():
 @pytest.mark.parametrize("signature, shapes, error", [
     ("(n,m),(m)->(n)", [(2, 3), (5, 4)], ValueError), ("(n)->", [(2,)], ValueError), ("(n)->()", [(2, 3)], ValueError),
     ("(n)->(n)", [(2,), (2,)], TypeError), ("(n)->(n)", [()], ValueError), ("(n)->(n),(n)", [(2,)], TypeError),
-    ("(3)->(3)", [(2, 4)], ValueError), (None, [(2,), (3,)], ValueError)], ids=str)
+    ("(3),(3)->(3)", [(3,), (4,)], ValueError), (None, [(2,), (3,)], ValueError)], ids=str)
 def test_vectorize_refuses(signature, shapes, error):
     with pytest.raises(error):
         jnp.vectorize(lambda a, *rest: a, signature=signature)(*[np.ones(shape, f32) for shape in shapes])

@@ -7,7 +7,8 @@ them again.
 
 A first operand that is contracted along its first axes is also one that the fast library of jaxlib 0.12 does not take. If the
 second has to be copied anyway, since it is contracted along an axis in the middle (cotangents of a batch, in a Jacobian), it
-may come first.
+may come first. And XLA copies a first operand that has several other axes, as the weights of a mixture of experts have: where that
+is large, the second comes first.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _MANY, _TALL = 128, 2  # elements that are summed up, and rows of the result for
 _FEWER, _TALLER = 64, 4  # or these
 _WIDEST = 32  # columns of a result up to which blocks are small
 _LARGE = 8192  # elements of a result that are worth another order where nothing else is won
+_COPIED = 131072  # elements of an operand that are worth another order, so that they are not copied
 _NUMBERS = "dot_dimension_numbers"
 
 
@@ -41,6 +43,8 @@ def is_better_turned(eqn: Any) -> bool:
     rows, columns = x.size // max(1, count), y.size // max(1, count)
     if not _is_leading(of_other):
         return not xla.BARRIER_DROPPER and max(of_other) < y.ndim - 1 and min(count, rows) > 1 and out.size >= _LARGE
+    if not xla.BARRIER_DROPPER and x.ndim > len(contract) + 1 and count > columns > _WIDEST:
+        return y.ndim == len(of_other) + 1 and x.size >= _COPIED
     return 1 < columns <= _WIDEST and (
         count >= _MANY and rows >= _TALL * columns or count >= _FEWER and rows >= _TALLER * columns)
 

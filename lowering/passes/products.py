@@ -7,8 +7,8 @@ them again.
 
 A first operand that is contracted along its first axes is also one that the fast library of jaxlib 0.12 does not take. If the
 second has to be copied anyway, since it is contracted along an axis in the middle (cotangents of a batch, in a Jacobian), it
-may come first. And XLA copies a first operand that has several other axes, as the weights of a mixture of experts have: where that
-is large, the second comes first.
+may come first. And XLA copies a first operand that has several other axes, as the weights of a mixture of experts have: where
+that is large, the second comes first.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ _DEPTH = 2  # operands of operands by which kernels are told apart
 _LOOPS = ("while", "scan", "cond")
 _NAME, _MARKED = "jaxlite_program", "jaxlite_small"  # of what `main` was, and of the function that is marked
 _RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
-_NO_KERNELS = ("reshape", "squeeze", "copy", "stop_gradient", "name", "concatenate")
+_RANDOM = ("random_seed", "random_bits", "random_split", "random_fold_in", "random_wrap", "random_unwrap")
+_NO_KERNELS = ("reshape", "squeeze", "copy", "stop_gradient", "name", "concatenate", "optimization_barrier")
 # Operations whose results depend on all operands, whatever these are; those of which this is so for floats; those of which
 # it is so for parameters that are not the same.
 _KEPT = frozenset(
@@ -70,13 +71,18 @@ def _is_small(var: Any) -> bool:
 
 
 def _is_plain(var: Any) -> bool:
+    """Whether a value has elements of a type that the older generator takes as well as the newer one."""
     dtype = getattr(var.aval, "dtype", None)
     return getattr(dtype, "kind", None) in ("b", "i", "u") or dtype in ("float32", "float64")
 
 
+def _is_key(var: Any) -> bool:
+    return str(getattr(var.aval, "dtype", "")).startswith("key<")
+
+
 def is_one_function(jaxpr: Any, barriers: Container[Any] = ()) -> bool:
     """Whether XLA shall compile a program as one function, on jaxlib 0.12, if these variables get barriers."""
-    if not xla.HAS_SMALL_FUNCTIONS or not all(map(_is_plain, (*jaxpr.constvars, *jaxpr.invars))):
+    if not xla.HAS_SMALL_FUNCTIONS or not all(_is_plain(var) or _is_key(var) for var in (*jaxpr.constvars, *jaxpr.invars)):
         return False
     if not 0 < _work(jaxpr, _LARGEST) <= _MOST_WORK:
         return False
@@ -108,8 +114,10 @@ def _work(jaxpr: Any, largest: int) -> float:
         name, inner = eqn.primitive.name, call_body(eqn)
         if inner is not None:
             work += _work(inner, largest)
-        elif not all(_is_plain(var) and _has_rows(var.aval, largest, name) for var in eqn.outvars):
+        elif not all((_is_plain(var) or _is_key(var)) and _has_rows(var.aval, largest, name) for var in eqn.outvars):
             return math.inf
+        elif name in _RANDOM:
+            work += sum(_work(body, largest) for body in bodies(eqn))
         elif name in _LOOPS:
             if math.inf in [_work(body, _SMALL) for body in bodies(eqn)]:
                 return math.inf
@@ -174,15 +182,19 @@ def _keeps(eqn: Any, direct: set[Any]) -> bool:
     name, out = eqn.primitive.name, eqn.outvars[0].aval
     if 0 in [atom.aval.size for atom in (*eqn.invars, *eqn.outvars)]:
         return False
-    if name in _KEPT or name in _KEPT_FLOATS and out.dtype.kind == "f":
+    if name in _KEPT or name in _KEPT_FLOATS and _is_float(out):
         return True
     literals = [atom.val for atom in eqn.invars if hasattr(atom, "val")]
     values = {atom for atom in eqn.invars if not hasattr(atom, "val")}
     are_direct, is_with_literal = values <= direct, len(values) == len(literals) == 1
-    if name in _BOUNDS and is_with_literal and eqn.invars[0].aval.dtype.kind == "f":
+    if name in _BOUNDS and is_with_literal and _is_float(eqn.invars[0].aval):
         return (are_direct or name in ("max", "min")) and math.isfinite(literals[0])
     return are_direct and (name == "slice" or name in ("add", "sub") and is_with_literal or
                            name in _KEPT_DISTINCT and len(values) == len(eqn.invars))
+
+
+def _is_float(aval: Any) -> bool:
+    return getattr(aval.dtype, "kind", "") == "f"
 
 
 @contextlib.contextmanager

@@ -55,7 +55,10 @@ ROWS = np.ones((4000, 4), np.float32)
     (lambda x: jnp.arctan(x), X, False),
     (lambda x: x * (1 + 1j), X, False),
     (lambda x: (x + 1, lax.create_token()), X, False),
-    (lambda x: (x + 1, jax.random.key(0)), X, False),
+    (lambda x: (x + 1, jax.random.split(jax.random.key(0))), X, True),
+    (lambda x: x + jax.random.normal(jax.random.key(0), x.shape), X, True),
+    (lambda x: x + jax.random.normal(jax.random.key(0, impl="rbg"), x.shape), X, False),
+    (lambda x: x[0, 0] + jax.random.normal(jax.random.key(0), (17000,)), X, False),
     (lambda x: jnp.cbrt(x), X.astype(np.float16), False),
     (lambda x: x @ x.T, X, False),
     (lambda x: x[jnp.array([3, 1])], X, True),
@@ -94,8 +97,14 @@ def looped(x):
     return total, chosen, x[largest], lax.while_loop(lambda x: x[0, 0] < 9, lambda x: x + 1, x[:5])
 
 
+def drawn(x):
+    key, other = jax.random.split(jax.random.key(7))
+    steps = lax.scan(lambda total, key: (total + jax.random.uniform(key, (20,)), total), x[:20, 0], jax.random.split(other, 5))
+    return jax.random.normal(key, x.shape), jax.random.key_data(jax.random.fold_in(key, 3)), steps
+
+
 @pytest.mark.parametrize("f, choice", [
-    (normalized, "prefers_older"), (normalized, "is_one_function"), (looped, "is_one_function")])
+    (normalized, "prefers_older"), (normalized, "is_one_function"), (looped, "is_one_function"), (drawn, "is_one_function")])
 def test_results_are_the_same(monkeypatch, f, choice):
     odd = X.copy()
     odd[0, :6] = np.nan, np.inf, -np.inf, -0.0, 1e-40, 3e38

@@ -43,7 +43,7 @@ def is_better_turned(eqn: Any) -> bool:
     rows, columns = x.size // max(1, count), y.size // max(1, count)
     if not _is_leading(of_other):
         return not xla.BARRIER_DROPPER and max(of_other) < y.ndim - 1 and min(count, rows) > 1 and out.size >= _LARGE
-    if not xla.BARRIER_DROPPER and x.ndim > len(contract) + 1 and count > columns > _WIDEST:
+    if x.ndim > len(contract) + 1 and count > columns > _WIDEST:
         return y.ndim == len(of_other) + 1 and x.size >= _COPIED
     return 1 < columns <= _WIDEST and (
         count >= _MANY and rows >= _TALL * columns or count >= _FEWER and rows >= _TALLER * columns)

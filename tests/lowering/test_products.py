@@ -64,7 +64,6 @@ def test_cotangents_of_a_batch_come_first():
     np.testing.assert_allclose(jax.jit(product)(x, y), np.einsum("ka,bkc->abc", x, y), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.skipif(bool(xla.BARRIER_DROPPER), reason="the library that it is for came later")
 def test_large_operands_of_several_axes_come_second_and_are_not_copied():
     x, y = values(128, 8, 160), values(128, 40)
     product = lambda x, y: lax.dot_general(x, y, FIRST)

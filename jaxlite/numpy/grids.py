@@ -258,7 +258,7 @@ def _triangle_indices(n, k, m, upper: bool) -> tuple[Any, Any]:
     k = operator.index(k)
     below = np.tri(rows, columns, _clipped(k - upper, rows, columns), bool)
     row, column = np.nonzero(~below if upper else below)
-    return asarray(row.astype(np.int32)), asarray(column.astype(np.int32))
+    return asarray(row), asarray(column)
 
 
 @boundary

@@ -17,6 +17,7 @@ from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes
 from jaxlite.core.aval import Ints
+from jaxlite.core.errors import UnexpectedTracerError
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import as_size
@@ -73,8 +74,12 @@ def check_key(name: str, key) -> tuple[Any, Implementation, bool]:
 
 
 def _words_of(key, typed: bool):
-    """The words of a concrete key."""
-    return key._base_array if typed else key
+    """The words of a concrete key. Raises: UnexpectedTracerError for a typed one that a traced function let out."""
+    if not typed:
+        return key  # jit looks at it
+    if isinstance(key, Tracer):
+        raise UnexpectedTracerError(key)
+    return key._base_array
 
 
 def _as_typed(key, impl: Implementation, typed: bool):

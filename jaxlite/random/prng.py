@@ -109,6 +109,7 @@ def key_dtype(impl_spec=None) -> KeyDType:
 class KeyArray(EArray):
     """A concrete array of keys: it holds the words, uint32[*shape, words]."""
 
+    __module__ = "jax.random"  # autoray and others tell by it whose functions are for it; other arrays are jaxlib's
     __slots__ = ("dtype", "_consumed")
 
     def __init__(self, dtype: KeyDType, words):

@@ -10,7 +10,8 @@ from typing import Any
 
 from jaxlite.compilation.caches import clear_hooks
 from jaxlite.core import config
-from jaxlite.core.tracing import Trace, set_eager_trace
+from jaxlite.core.errors import UnexpectedTracerError
+from jaxlite.core.tracing import Trace, Tracer, set_eager_trace
 from jaxlite.traces.host import eager_jit
 
 _CACHE_LIMIT = 8192
@@ -28,6 +29,9 @@ class EagerTrace(Trace):
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if primitive.eager is not None:
+            for arg in args:  # run_compiled leaves this to the call
+                if isinstance(arg, Tracer):
+                    raise UnexpectedTracerError(arg)
             return primitive.eager(*args, **params)
         return self.run_compiled(primitive, args, params)
 

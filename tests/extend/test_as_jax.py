@@ -179,6 +179,7 @@ names = set()
 see = lambda x: names.add(type(x).__module__.partition(".")[0]) or x
 jax.jit(jax.grad(lambda x: jax.vmap(see)(see(x)).sum()))(jax.numpy.ones(2))
 jax.linearize(see, see(1.0) + jax.numpy.ones(2))
+see(jax.random.key(0))
 print(*sorted(names - {"builtins"}))
 """
     assert run("-c", program) == "jax\n"

@@ -132,6 +132,12 @@ def test_triangle_indices_against_numpy(n, k, m):
     close(jnp.triu_indices_from(jnp.asarray(mask), k), np.triu_indices_from(mask, k))
 
 
+def test_indices_are_wide_with_x64(x64):
+    for found in (jnp.tril_indices(3), jnp.triu_indices_from(jnp.ones((2, 2))), jnp.diag_indices(2), jnp.mask_indices(3, jnp.triu),
+                  jnp.indices((2, 2)), jnp.argwhere(jnp.ones(2)), jnp.unravel_index(3, (2, 2))):
+        assert {each.dtype for each in found} == {np.dtype("int64")}
+
+
 def test_diagonal_and_mask_indices():
     close(jnp.diag_indices(3), np.diag_indices(3))
     close(jnp.diag_indices(2, 3), np.diag_indices(2, 3))

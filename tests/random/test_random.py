@@ -574,3 +574,13 @@ def test_counts_are_drawn_in_the_precision_of_their_probabilities(x64):
         text = str(jaxlite.make_jaxpr(draw)(p))
         assert "bit_width=32" in text and "bit_width=64" not in text
         assert "bit_width=64" in str(jaxlite.make_jaxpr(draw)(p.astype("float64")))
+
+
+def test_a_key_that_a_traced_function_let_out():
+    kept = []
+    jaxlite.jit(lambda typed, legacy: kept.extend((typed, legacy)))(random.key(0), random.PRNGKey(0))
+    for call in (random.split, random.normal, random.key_data, random.clone, jaxlite.device_put, lambda key: random.fold_in(key, 1)):
+        with pytest.raises(jaxlite.errors.UnexpectedTracerError):
+            call(kept[0])
+    with pytest.raises(jaxlite.errors.UnexpectedTracerError):
+        random.normal(kept[1])

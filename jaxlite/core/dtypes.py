@@ -554,6 +554,11 @@ def to_inexact_dtype(dtype: Any) -> Any:
     return float64 if dtype in (int64, uint64) else float32
 
 
+def to_default_inexact_dtype(dtype: Any) -> Any:
+    """The dtype in which functions such as `rint` work: integers and booleans give the default float."""
+    return dtype if _KIND.get(dtype, "f") in "fc" else canonicalize_dtype(float)
+
+
 def to_numeric_dtype(dtype: Any) -> Any:
     """Booleans become the default integer; other dtypes stay."""
     return canonicalize_dtype(int) if dtype == bool_ else dtype

@@ -18,6 +18,7 @@ from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import (
     api,
+    as_array,
     check_arrays,
     dtype_of,
     promote,
@@ -137,11 +138,11 @@ true_divide = binary("true_divide", lax.div, "x1 / x2, element by element, in fl
 divide = binary("divide", lax.div, "x1 / x2, element by element, in floating point.", promote_inexact)
 _negative = unary("negative", lax.neg, "-x, element by element. TypeError for booleans: use `~`.", promote)
 negative = ufunc(_negative, 1, 1, call=_negative)
-positive = unary("positive", lambda x: x, "x itself, element by element.", promote)
+positive = unary("positive", as_array, "x itself, element by element.", promote)
 
 
 def _absolute(x):
-    return x if kind_of(x) in "bu" else lax.abs(x)
+    return as_array(x) if kind_of(x) in "bu" else lax.abs(x)
 
 
 _ABSOLUTE = "The absolute value, element by element; real for complex x."

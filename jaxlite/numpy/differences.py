@@ -153,7 +153,7 @@ def trapezoid(y, x=None, dx=1.0, axis: int = -1):
     if x is not None:
         y, x = promote_dtypes_inexact(y, as_array(x))
     else:
-        y, dx = promote_dtypes_inexact(y, as_array(dx))
+        y, dx = promote_dtypes_inexact(*promote_dtypes_inexact(y), as_array(dx))  # a Python number has no say
     y = manipulation.moveaxis(y, axis, -1)
     if x is not None:
         dx = diff(x if x.ndim == 1 else manipulation.moveaxis(x, axis, -1))
@@ -184,7 +184,7 @@ def unwrap(p, discont=None, axis: int = -1, period: Any = 2 * np.pi):
         raise ValueError("jnp.unwrap does not support complex inputs.")
     axis = shaping.canonical_axis(axis, p.ndim)
     if whole is None:
-        p = promote_dtypes_inexact(p)[0]
+        p = shaping.convert(p, dtypes.to_default_inexact_dtype(p.dtype), aval_of(p).weak_type)
         half = true_divide(period, 2)
     else:
         period, half = whole, whole // 2

@@ -137,7 +137,7 @@ def _holds_arrays(item) -> bool:
 
 
 def _canonical_array(item):
-    kind = dtypes.kind(item.dtype) if isinstance(item, (Tracer, ArrayImpl)) else item.dtype.kind
+    kind = dtypes.kind(item.dtype)
     if kind == "b":
         if isinstance(item, Tracer):
             raise errors.NonConcreteBooleanIndexError(item)
@@ -147,6 +147,8 @@ def _canonical_array(item):
         raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {item.dtype}")
     if isinstance(item, np.generic) or type(item) is np.ndarray and not item.ndim:
         return int(item)
+    if isinstance(item, np.ndarray) and item.dtype.kind == "V":  # int4 and the like, which NumPy does not compare
+        return item.astype(np.int32)
     return item
 
 

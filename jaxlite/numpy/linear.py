@@ -196,7 +196,8 @@ def inner(a, b, *, precision: Any = None, preferred_element_type: Any = None):
     a, b, dtype = _operands("inner", a, b, preferred_element_type)
     left, right = aval_of(a).shape, aval_of(b).shape
     if not left or not right:
-        return shaping.convert(a, dtype) * shaping.convert(b, dtype)
+        weak = preferred_element_type is None and common_type(a, b)[1]
+        return shaping.convert(a, dtype, weak) * shaping.convert(b, dtype, weak)
     if left[-1] != right[-1]:
         raise TypeError(f"inner: the last axes must have equal sizes, got {left} and {right}")
     return _product(a, b, ((len(left) - 1,), (len(right) - 1,)), ((), ()), precision, dtype)

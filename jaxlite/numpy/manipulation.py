@@ -464,7 +464,7 @@ def repeat(a, repeats, axis: int | None = None, *, total_repeat_length: int | No
     extent = aval_of(a).shape[axis]
     if total_repeat_length is None:
         counts = concrete("repeat", "repeats", repeats).reshape(-1)
-        if counts.dtype.kind not in "iub":
+        if dtypes.kind(counts.dtype) not in "iub":
             raise TypeError(f"repeat requires integer repeats, got dtype {counts.dtype}")
         if (counts < 0).any():
             raise TypeError(f"repeats must have every element be nonnegative, got {counts.tolist()}")

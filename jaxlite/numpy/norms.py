@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from jaxlite import lax
+from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints
 from jaxlite.lax import shaping
 from jaxlite.numpy import decompositions, manipulation, reductions
 from jaxlite.numpy import matrix_parts as parts
-from jaxlite.numpy.api import api, canonical_axes, is_complex
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex
 
 Ord = None | int | float | str
 
@@ -115,5 +116,7 @@ def matrix_norm(x, /, *, keepdims: bool = False, ord: Ord = "fro"):
 @api
 def vector_norm(x, /, *, axis: int | Ints | None = None, keepdims: bool = False, ord: Ord = 2):
     """The norms of vectors that are along one or several axes (None for all); orders as in `norm`."""
-    x = parts.strong(parts.inexact("vector_norm", x))
+    check_arrays("jnp.linalg.vector_norm", x)
+    x = as_array(x)
+    x = shaping.convert(x, dtypes.to_default_inexact_dtype(x.dtype), False)
     return _vector_norm(x, canonical_axes(axis, x.ndim), keepdims, ord)

@@ -393,7 +393,9 @@ def _variance_dtypes(a, dtype) -> tuple[Any, Any]:
         if dtypes.kind(source) == "c" and dtypes.kind(result) != "c":
             raise ValueError(f"jnp.var: dtype must be complex for the variance of a complex array; got {result}.")
         result = dtypes.to_inexact_dtype(result)
-        computation = dtypes.lattice_result(source, False, result, False)[0]
+        # Integers, and floats of 8 bits and less, which nothing is promoted with, have no say.
+        computation = result if dtypes.kind(source) in "biu" or dtypes.itemsize_bits(source) < 16 \
+            else dtypes.lattice_result(source, False, result, False)[0]
     else:
         computation = dtypes.to_inexact_dtype(source)
         result = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(computation, computation)

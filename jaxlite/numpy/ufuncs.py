@@ -86,6 +86,11 @@ from jaxlite.numpy.arithmetic import (  # noqa: F401
 
 # --- exponentials and logarithms ---------------------------------------------------------------------
 
+
+def _square(x):
+    return lax.square(lax.convert_element_type(x, dtypes.int32) if kind_of(x) == "b" else x)
+
+
 exp = unary("exp", lax.exp, "e to the power x, element by element.")
 exp2 = unary("exp2", lax.exp2, "2 to the power x, element by element.")
 expm1 = unary("expm1", lax.expm1, "exp(x) - 1, element by element, accurate near 0.")
@@ -93,7 +98,7 @@ log = unary("log", lax.log, "The natural logarithm, element by element.")
 log1p = unary("log1p", lax.log1p, "log(1 + x), element by element, accurate near 0.")
 sqrt = unary("sqrt", lax.sqrt, "The square root, element by element; NaN for negative real x.")
 cbrt = unary("cbrt", lax.cbrt, "The real cube root, element by element.")
-square = unary("square", lax.square, "x * x, element by element.", promote_numeric)
+square = unary("square", _square, "x * x, element by element; of booleans int32.", promote)
 reciprocal = unary("reciprocal", lax.reciprocal, "1 / x, element by element, in floating point.")
 
 
@@ -384,7 +389,7 @@ def _scaled(x, *exponents):
 
 def _or_whole(operation: Callable) -> Callable:
     """An operation that leaves integers and booleans as they are."""
-    return lambda x: x if kind_of(x) in "biu" else operation(x)
+    return lambda x: as_array(x) if kind_of(x) in "biu" else operation(x)
 
 
 def _trunc(x):
@@ -397,7 +402,7 @@ def _round_even(x):
 
 def _rint(x):
     if kind_of(x) in "biu":
-        return lax.convert_element_type(x, dtypes.to_inexact_dtype(dtype_of(x)))
+        return lax.convert_element_type(x, dtypes.to_default_inexact_dtype(dtype_of(x)))
     return _round_even(x)
 
 
@@ -426,7 +431,7 @@ def modf(x, /, out: None = None) -> tuple[Any, Any]:
 def _round_integers(x, decimals: int):
     """Integers rounded to a multiple of a power of ten, half to even."""
     if decimals >= 0:
-        return x
+        return as_array(x)
     step = 10 ** -decimals
     if step > dtypes.iinfo(dtype_of(x)).max:
         return full_of(0, x)
@@ -592,11 +597,11 @@ def real(val, /):
 def imag(val, /):
     """The imaginary part, element by element: 0 for real numbers."""
     (x,) = promote("imag", val)
-    return _imag(x)
+    return as_array(_imag(x))
 
 
 def _conj(x):
-    return lax.conj(x) if kind_of(x) == "c" else x
+    return lax.conj(x) if kind_of(x) == "c" else as_array(x)
 
 
 conjugate, conj = unaries("conjugate conj", _conj, "The complex conjugate, element by element.", promote)
@@ -607,7 +612,7 @@ def angle(z, deg: builtins.bool = False):
     """The angle of complex numbers in the plane, in [-pi, pi]; in degrees if `deg`, which is static."""
     (z,) = promote("angle", z)
     if kind_of(z) != "c":
-        z = lax.convert_element_type(z, dtypes.to_inexact_dtype(dtype_of(z)))  # a strong type
+        z = lax.convert_element_type(z, dtypes.to_default_inexact_dtype(dtype_of(z)))  # a strong type
         parts = full_of(0, z), z
     else:
         parts = lax.imag(z), lax.real(z)

@@ -182,3 +182,12 @@ def test_convolution_defaults_and_dtypes(rng):
         for bad in ((a[:0], v), (a.reshape(1, 5), v), (a, v, "x")):
             with pytest.raises(ValueError):
                 function(*bad)
+
+
+def test_default_floats_of_integers_with_x64(x64):
+    """Some functions of integers give the default float, others float32 as `sin` does: as in JAX."""
+    whole = jnp.arange(4, dtype=np.int32)
+    for wide in (jnp.rint(whole), jnp.angle(whole), jnp.linalg.vector_norm(whole), jnp.unwrap(whole)):
+        assert wide.dtype == np.float64
+    assert jnp.trapezoid(whole).dtype == np.float32 and jnp.trapezoid(whole, dx=np.float64(1)).dtype == np.float64
+    assert jnp.square(whole > 1).dtype == np.int32

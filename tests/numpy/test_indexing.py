@@ -376,3 +376,11 @@ def test_new_axes_whole_slices_and_ellipses_in_any_order():
             except IndexError:
                 continue
             assert jaxlite.eval_shape(lambda x, index=index: x[index], x).shape == expected, index
+
+
+def test_numpy_indices_of_four_bits():
+    x, index = jnp.arange(3.0), np.array([1, -1], ml_dtypes.int4)
+    for found in (x[index], jnp.take(x, index), jaxlite.jit(lambda: x[index])(), x[jnp.asarray(index)]):
+        np.testing.assert_array_equal(found, [1, 2])
+    np.testing.assert_array_equal(x.at[index].set(9.0), [0, 9, 9])
+    np.testing.assert_array_equal(jnp.repeat(x, np.array([1, 0, 2], ml_dtypes.uint4)), [0, 2, 2])

@@ -232,3 +232,8 @@ def test_programs_are_single_products():
     x, y = np.ones((5, 2, 3), f32), np.ones((5, 3, 4), f32)
     for function in (jnp.matmul, lambda a, b: jnp.einsum("bij,bjk->bik", a, b), lambda a, b: jnp.einsum("bij,bjk->bki", a, b)):
         assert [eqn.primitive.name for eqn in jaxlite.make_jaxpr(function)(x, y).jaxpr.eqns] == ["dot_general"]
+
+
+def test_inner_with_a_traced_number_keeps_its_weak_type():
+    assert jaxlite.eval_shape(jnp.inner, np.ones(2, bool), 2).weak_type
+    assert not jaxlite.eval_shape(jnp.inner, np.ones(2, np.int8), 2).weak_type

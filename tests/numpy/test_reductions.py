@@ -256,3 +256,10 @@ ERRORS = [
 def test_errors(error, text, call):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_variance_of_four_bits():
+    x = jnp.asarray([1, 2, 3, 6], "int4")
+    assert jnp.var(x, dtype="float32") == 3.5
+    np.testing.assert_allclose(jnp.std(x, dtype="float32") ** 2, 3.5, rtol=1e-6)
+    assert jnp.nanvar(x, dtype="bfloat16") == 3.5

@@ -705,3 +705,14 @@ def test_a_function_of_scalars_as_a_ufunc():
         ours(x, np.ones(4, "f4"))
     with pytest.raises(ValueError, match="binary"):
         jnp.frompyfunc(lambda x: x, 1, 1).reduce(x)
+
+
+def test_numbers_become_arrays_while_tracing():
+    """What has nothing to do is no exception: `jnp.floor(2)` has an array's methods inside of `jit` too."""
+    def f():
+        for x in (2, np.int8(2), np.arange(2)):
+            for fun in (jnp.floor, jnp.ceil, jnp.trunc, jnp.round, jnp.conj, jnp.imag, jnp.positive, jnp.abs):
+                found = fun(x)
+                assert isinstance(found, jax.Array) and found.aval == jax.typeof(jnp.asarray(x)), (fun, x)
+        assert isinstance(jnp.abs(np.uint8(1)), jax.Array) and isinstance(jnp.imag(2.0), jax.Array)
+    jax.make_jaxpr(f)()

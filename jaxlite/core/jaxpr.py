@@ -185,6 +185,10 @@ class Jaxpr:
         """The program as text; see `jaxlite.core.printer.jaxpr_to_text` for the options."""
         return printer().jaxpr_to_text(self, **options)
 
+    def _repr_pretty_(self, page: Any, cycle: bool) -> None:
+        """What IPython and notebooks show: the text with colours."""
+        page.text(self.pretty_print(use_color=True))
+
 
 class ClosedJaxpr:
     """A jaxpr with the values of its constvars."""
@@ -254,6 +258,10 @@ class ClosedJaxpr:
     def pretty_print(self, **options: Any) -> str:
         """The program as text; see `jaxlite.core.printer.jaxpr_to_text` for the options."""
         return self.jaxpr.pretty_print(**options)
+
+    def _repr_pretty_(self, page: Any, cycle: bool) -> None:
+        """What IPython and notebooks show: the text with colours."""
+        page.text(self.pretty_print(use_color=True))
 
 
 if xla.VERSION >= (0, 12):

@@ -126,9 +126,10 @@ def convert_element_type(operand, new_dtype):
     """
     if new_dtype is None:
         raise ValueError("convert_element_type needs a dtype, got None")
+    new_dtype = dtypes.check_user_dtype_supported(new_dtype, "convert_element_type")
     if type(operand) is int and not isinstance(new_dtype, dtypes.ExtendedDType):
-        operand = fitted(operand, dtypes.canonicalize_dtype(new_dtype), wrap=True)
-    if type(operand) is complex and dtypes.kind(dtypes.canonicalize_dtype(new_dtype)) in "biuf":
+        operand = fitted(operand, new_dtype, wrap=True)
+    if type(operand) is complex and dtypes.kind(new_dtype) in "biuf":
         raise TypeError(f"a complex number cannot be converted to {new_dtype}: {operand}. Take its .real")
     result = convert(operand, new_dtype, False)
     warn_of_lost_parts(aval_of(operand).dtype, aval_of(result).dtype)
@@ -630,7 +631,8 @@ def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
     if isinstance(dtype, dtypes.ExtendedDType):
         raise TypeError(f"iota does not accept dtype {dtype}. Accepted dtypes are subtypes of integer, floating, "
                         "complexfloating.")
-    out = iota_p.bind(dtype=dtypes.canonicalize_dtype(dtype), shape=shape, dimension=dimension, sharding=None)
+    dtype = dtypes.check_user_dtype_supported(dtype, "broadcasted_iota")
+    out = iota_p.bind(dtype=dtype, shape=shape, dimension=dimension, sharding=None)
     return placement.laid_out(out, out_sharding)
 
 
@@ -662,7 +664,8 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
     if hasattr(rules, "full"):
         return rules.full(shape, fill_value, dtype)
     if dtype is not None and not isinstance(dtype, dtypes.ExtendedDType):
-        fill_value = as_filling("full", fill_value, dtypes.canonicalize_dtype(dtype))
+        dtype = dtypes.check_user_dtype_supported(dtype, "full")
+        fill_value = as_filling("full", fill_value, dtype)
     aval = aval_of(fill_value)
     if isinstance(dtype, dtypes.ExtendedDType) and not isinstance(aval.dtype, dtypes.ExtendedDType):  # each word is the value
         element = dtype.physical_element()
@@ -673,8 +676,6 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
     weak = dtype is None and aval.weak_type
     if dtype is None:
         dtype = aval.dtype
-    elif not isinstance(dtype, dtypes.ExtendedDType):
-        dtype = dtypes.canonicalize_dtype(dtype)
     return broadcast_in_dim(convert(fill_value, dtype, weak), shape, (), out_sharding=sharding)
 
 

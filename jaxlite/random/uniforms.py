@@ -80,15 +80,16 @@ def bits(key, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
     Args:
       key: a PRNG key.
       shape: the shape of the result.
-      dtype: an unsigned integer dtype; uint32, with x64 uint64, if None.
+      dtype: an unsigned integer dtype; uint32, with x64 uint64, if None. Those of less than 8 bits are the low bits of uint8.
     Raises: ValueError for other dtypes.
     """
     if dtype is None:
         dtype = np.dtype(f"uint{8 * dtypes.default_dtype(int).itemsize}")
     dtype = dtypes.check_user_dtype_supported(dtype, "bits")
-    if dtypes.kind(dtype) != "u" or dtypes.itemsize_bits(dtype) < 8:
+    if dtypes.kind(dtype) != "u":
         raise ValueError(f"dtype argument to `bits` must be an unsigned int dtype, got {dtype}")
-    return draw_bits(key, 8 * dtype.itemsize, shape)
+    drawn = draw_bits(key, 8 * dtype.itemsize, shape)
+    return lax.convert_element_type(drawn, dtype) if dtypes.itemsize_bits(dtype) < 8 else drawn
 
 
 def _ranked(x, rank: int):

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,12 @@ def compare_leaves(a: Any, b: Any, size: float) -> str | None:
         return "no array" if same else "value"
     if a[0] != b[0]:
         return "type"
+    if a[0] == "jaxpr":
+        if a[1] != b[1]:
+            return "types of the jaxpr"
+        if a[2] != b[2]:
+            return "primitives" if len(a[2]) <= 1.5 * len(b[2]) + 3 else "many more primitives"
+        return None if same_text(a[-1], b[-1]) else "repr"
     if not isinstance(a[-1], np.ndarray):
         if isinstance(a[-1], float):
             return None if close(np.float32(a[-1]), np.float32(b[-1])) else "value"
@@ -346,7 +353,7 @@ def main() -> None:
     theirs, ours = Side("jax", arguments.jax), Side("jaxlite", sys.executable)
     names, parameters, docstrings, version = theirs.ask("names")
     BUILD.mkdir(parents=True, exist_ok=True)
-    kept = BUILD / f"jax-{version}.pickle"
+    kept = BUILD / f"jax-{version}-{zlib.crc32((HERE / 'worker.py').read_bytes()):x}.pickle"  # how it describes values counts
     cached: dict[Program, Any] = pickle.loads(kept.read_bytes()) if kept.exists() and not arguments.again else {}
 
     programs = choose(arguments, docstrings, parameters)

@@ -32,6 +32,7 @@ if SIDE == "jaxlite":
     import jaxlite.as_jax  # noqa: F401
 
 import jax  # noqa: E402
+import jax.extend.core  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
@@ -202,7 +203,23 @@ def leaf(x: Any) -> Any:
         return ("type", x.__name__)
     if callable(x):
         return ("callable", getattr(x, "__name__", type(x).__name__))
-    return (type(x).__name__, neutral(repr(x))[:2000])
+    text = neutral(repr(x))[:2000]
+    if isinstance(x, jax.extend.core.ClosedJaxpr):
+        return ("jaxpr", [[(str(aval.dtype), aval.shape) for aval in avals] for avals in (x.in_avals, x.out_avals)],
+                sorted(primitives(x.jaxpr)), text)
+    return (type(x).__name__, text)
+
+
+def primitives(jaxpr: Any) -> Iterator[str]:
+    """The names of a jaxpr's primitives, also of the jaxprs in it; what a `jit` calls counts as if it stood there."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name != "jit":
+            yield eqn.primitive.name
+        for value in eqn.params.values():
+            for each in value if isinstance(value, (tuple, list)) else (value,):
+                each = getattr(each, "jaxpr", each)
+                if hasattr(each, "eqns"):
+                    yield from primitives(each)
 
 
 def describe(x: Any, leaves: list[Any]) -> str:

@@ -381,3 +381,11 @@ def test_equations_tell_where_they_come_from() -> None:
 
     (eqn,) = jaxlite.make_jaxpr(again)(1.0).eqns
     assert source_info_util.summarize(eqn.source_info) == source_info_util.summarize(first.source_info)
+
+
+def test_ipython_shows_colours() -> None:
+    closed = jaxlite.make_jaxpr(lambda x: x + 1)(1.0)
+    for jaxpr in (closed, closed.jaxpr):
+        shown: list[str] = []
+        jaxpr._repr_pretty_(type("Page", (), {"text": staticmethod(shown.append)}), False)  # what IPython calls
+        assert shown[0] != str(jaxpr) and re.sub(r"\x1b\[[0-9;]*m", "", shown[0]) == str(jaxpr)

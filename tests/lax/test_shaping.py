@@ -385,3 +385,11 @@ def test_every_primitive_is_tested():
 def test_a_rank_that_an_array_has_or_exceeds():
     for rank in (1, X.ndim):
         np.testing.assert_array_equal(lax.broadcast_to_rank(X, rank), X)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: lax.full((2,), 1, "float64"), lambda: lax.iota(np.int64, 2), lambda: lax.broadcasted_iota("int64", (2,), 0),
+    lambda: lax.convert_element_type(np.float32(1), np.float64)])
+def test_wide_dtypes_asked_for_by_name_warn(call):
+    with pytest.warns(UserWarning, match="Explicitly requested dtype .*64"):
+        assert call().dtype.itemsize == 4

@@ -133,8 +133,8 @@ def test_triangle_indices_against_numpy(n, k, m):
 
 
 def test_indices_are_wide_with_x64(x64):
-    for found in (jnp.tril_indices(3), jnp.triu_indices_from(jnp.ones((2, 2))), jnp.diag_indices(2), jnp.mask_indices(3, jnp.triu),
-                  jnp.indices((2, 2)), jnp.argwhere(jnp.ones(2)), jnp.unravel_index(3, (2, 2))):
+    for found in (jnp.tril_indices(3), jnp.triu_indices_from(jnp.ones((2, 2))), jnp.diag_indices(2),
+                  jnp.mask_indices(3, jnp.triu), jnp.indices((2, 2)), jnp.argwhere(jnp.ones(2)), jnp.unravel_index(3, (2, 2))):
         assert {each.dtype for each in found} == {np.dtype("int64")}
 
 

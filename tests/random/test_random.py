@@ -579,8 +579,17 @@ def test_counts_are_drawn_in_the_precision_of_their_probabilities(x64):
 def test_a_key_that_a_traced_function_let_out():
     kept = []
     jaxlite.jit(lambda typed, legacy: kept.extend((typed, legacy)))(random.key(0), random.PRNGKey(0))
-    for call in (random.split, random.normal, random.key_data, random.clone, jaxlite.device_put, lambda key: random.fold_in(key, 1)):
+    for call in (random.split, random.normal, random.key_data, random.clone, jaxlite.device_put,
+                 lambda key: random.fold_in(key, 1)):
         with pytest.raises(jaxlite.errors.UnexpectedTracerError):
             call(kept[0])
     with pytest.raises(jaxlite.errors.UnexpectedTracerError):
         random.normal(kept[1])
+
+
+def test_bits_of_less_than_eight_bits():
+    whole = random.bits(random.key(0), (16,), "uint8")
+    for name in ("uint4", "uint2"):
+        found = random.bits(random.key(0), (16,), name)
+        assert found.dtype == getattr(ml_dtypes, name)
+        np.testing.assert_array_equal(found.astype("uint8"), np.asarray(whole) % (16 if name == "uint4" else 4))

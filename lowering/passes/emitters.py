@@ -33,6 +33,7 @@ _LOOPS = ("while", "scan", "cond")
 _NAME, _MARKED = "jaxlite_program", "jaxlite_small"  # of what `main` was, and of the function that is marked
 _RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 _RANDOM = ("random_seed", "random_bits", "random_split", "random_fold_in", "random_wrap", "random_unwrap")
+_BY_ONE = ("broadcast_in_dim", "mul")  # of nothing but ones, and by ones: the gradients of sums
 _NO_KERNELS = ("reshape", "squeeze", "copy", "stop_gradient", "name", "concatenate", "optimization_barrier")
 # Operations whose results depend on all operands, whatever these are; those of which this is so for floats; those of which
 # it is so for parameters that are not the same.
@@ -109,9 +110,12 @@ def _kind(eqn: Any, makers: dict[Any, Any], depth: int) -> tuple[Any, ...]:
 
 def _work(jaxpr: Any, largest: int) -> float:
     """The number of operations; infinite for a program that does not fit, 0 for one that has no kernels beside its loops."""
-    work = 0.0
+    work, ones = 0.0, set()
     for eqn in jaxpr.eqns:
         name, inner = eqn.primitive.name, call_body(eqn)
+        are_ones = [getattr(atom, "val", None) == 1 or atom in ones for atom in eqn.invars] if name in _BY_ONE else [False]
+        if all(are_ones) and eqn.outvars[0] not in jaxpr.outvars:
+            ones.add(eqn.outvars[0])
         if inner is not None:
             work += _work(inner, largest)
         elif not all((_is_plain(var) or _is_key(var)) and _has_rows(var.aval, largest, name) for var in eqn.outvars):
@@ -121,7 +125,8 @@ def _work(jaxpr: Any, largest: int) -> float:
         elif name in _LOOPS:
             if math.inf in [_work(body, _SMALL) for body in bodies(eqn)]:
                 return math.inf
-        elif name in _RUNNING and not _is_window(eqn) or name in _NO_KERNELS:
+        elif name in _RUNNING and not _is_window(eqn) or name in _NO_KERNELS or name in _BY_ONE and (
+                name == "mul" and any(are_ones) or eqn.outvars[0] in ones):
             continue
         elif name in FUSIBLE and name != "atan" and not _is_hard(eqn, _SMALL if largest > _SMALL else _TINY):
             work += RUN_COST.get(name, 1) * (eqn.invars if name in _REDUCTIONS else eqn.outvars)[0].aval.size

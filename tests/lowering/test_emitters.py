@@ -51,6 +51,9 @@ ROWS = np.ones((4000, 4), np.float32)
     (lambda x: x * 2, ROWS[:200], True),
     (lambda x: jnp.exp(x), ROWS[:200], False),
     (lambda x: jnp.sum(x + 1), np.ones(2000, np.float32), False),
+    (lambda x: x * (jnp.ones_like(x) * 1.0), X, False),  # nothing to compute
+    (lambda x: jnp.ones_like(x), X, True),
+    (lambda x: jax.debug.print("{}", x[0, 0]) or x + 1, X, False),
     (lambda x: x.T + 1, X, False),
     (lambda x: jnp.arctan(x), X, False),
     (lambda x: x * (1 + 1j), X, False),

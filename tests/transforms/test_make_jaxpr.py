@@ -268,6 +268,24 @@ def test_struct_is_immutable_and_copies() -> None:
         assert made == STRUCT
 
 
+def test_a_subclass_of_a_struct_has_attributes_of_its_own():
+    class Batched(ShapeDtypeStruct):
+        __slots__ = ("axes",)
+
+        def __init__(self, shape, dtype, axes):
+            super().__init__(shape, dtype)
+            self.axes = axes
+
+    batched = Batched((3,), np.float32, (0,))
+    batched.axes = (1,)
+    assert batched.axes == (1,) and batched.update(shape=(4,)) == ShapeDtypeStruct((4,), np.float32)
+    del batched.axes
+    for name in ("shape", "ndim"):
+        with pytest.raises(RuntimeError, match="reassign"):
+            setattr(batched, name, 2)
+
+
+
 def test_struct_errors() -> None:
     with pytest.raises(ValueError, match="dtype must be specified"):
         ShapeDtypeStruct((2,), None)

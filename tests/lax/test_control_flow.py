@@ -147,7 +147,10 @@ def test_structure_of_cond():
 
 def test_weak_types_of_branches():
     assert lax.cond(True, lambda x: 1.0, lambda x: x, 2.0).weak_type
-    assert not lax.cond(True, lambda x: 1.0, lambda x: x + 1, f32(2)).weak_type
+    for run in (lambda f, *args: f(*args), lambda f, *args: jit(f)(*args)):  # the first branch, for False, decides
+        assert not run(lambda x: lax.cond(x > 0, lambda x: 1.0, lambda x: x + 1, x), f32(2)).weak_type
+        assert run(lambda x: lax.cond(x > 0, lambda x: x + 1, lambda x: 1.0, x), f32(2)).weak_type
+        assert run(lambda x: lax.switch(1, [lambda x: 1.0, lambda x: x], x), f32(2)).weak_type
     assert lax.cond(True, lambda: 1, lambda: 2).dtype == np.int32
 
 

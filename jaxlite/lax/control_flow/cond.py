@@ -51,12 +51,10 @@ def _cond_aval(index, *avals, branches: tuple[ClosedJaxpr, ...], branches_platfo
     for branch in branches:
         check_operands("cond", avals, branch.in_avals)
         effects |= branch.effects
-    outs = []
     for leaves in zip(*(branch.out_avals for branch in branches), strict=True):
         if not all(typematch(leaf, leaves[0]) for leaf in leaves):
             raise JaxprTypeError(f"the branches of cond have different types: {', '.join(map(format, leaves))}")
-        outs.append(next((leaf for leaf in leaves if not getattr(leaf, "weak_type", False)), leaves[0]))
-    return outs, effects
+    return list(branches[0].out_avals), effects  # the first branch, which is that for False, decides on weak types
 
 
 @cond_p.def_stage

@@ -560,8 +560,8 @@ def to_default_inexact_dtype(dtype: Any) -> Any:
 
 
 def to_numeric_dtype(dtype: Any) -> Any:
-    """Booleans become the default integer; other dtypes stay."""
-    return canonicalize_dtype(int) if dtype == bool_ else dtype
+    """Booleans become int32, with x64 too; other dtypes stay."""
+    return int32 if dtype == bool_ else dtype
 
 
 @cache

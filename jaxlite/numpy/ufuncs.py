@@ -86,11 +86,6 @@ from jaxlite.numpy.arithmetic import (  # noqa: F401
 
 # --- exponentials and logarithms ---------------------------------------------------------------------
 
-
-def _square(x):
-    return lax.square(lax.convert_element_type(x, dtypes.int32) if kind_of(x) == "b" else x)
-
-
 exp = unary("exp", lax.exp, "e to the power x, element by element.")
 exp2 = unary("exp2", lax.exp2, "2 to the power x, element by element.")
 expm1 = unary("expm1", lax.expm1, "exp(x) - 1, element by element, accurate near 0.")
@@ -98,7 +93,7 @@ log = unary("log", lax.log, "The natural logarithm, element by element.")
 log1p = unary("log1p", lax.log1p, "log(1 + x), element by element, accurate near 0.")
 sqrt = unary("sqrt", lax.sqrt, "The square root, element by element; NaN for negative real x.")
 cbrt = unary("cbrt", lax.cbrt, "The real cube root, element by element.")
-square = unary("square", _square, "x * x, element by element; of booleans int32.", promote)
+square = unary("square", lax.square, "x * x, element by element.", promote_numeric)
 reciprocal = unary("reciprocal", lax.reciprocal, "1 / x, element by element, in floating point.")
 
 

@@ -190,4 +190,8 @@ def test_default_floats_of_integers_with_x64(x64):
     for wide in (jnp.rint(whole), jnp.angle(whole), jnp.linalg.vector_norm(whole), jnp.unwrap(whole)):
         assert wide.dtype == np.float64
     assert jnp.trapezoid(whole).dtype == np.float32 and jnp.trapezoid(whole, dx=np.float64(1)).dtype == np.float64
-    assert jnp.square(whole > 1).dtype == np.int32
+    mask = whole > 1
+    for narrow in (jnp.square(mask), mask // mask, mask % mask, mask ** mask, mask << mask, *divmod(mask, mask)):
+        assert narrow.dtype == np.int32
+    for wide in (jnp.sum(mask), jnp.cumsum(mask), jnp.prod(mask), jnp.trace(mask[None])):
+        assert wide.dtype == np.int64

@@ -30,7 +30,7 @@ from lowering.several import emit_choice
 
 BARRIERS = "jaxlite_cpu_fusion_barriers"  # the one compile option that is not XLA's
 _DISABLED = "xla_disable_hlo_passes"
-_NO_UNROLLING, _NO_STRENGTH_REDUCTION = "xla_cpu_disable_loop_unrolling", "--disable-lsr"
+_OF_LLVM = "--"  # what its options begin with
 _SEVERAL_RESULTS, _OLDER_EMITTER = "xla_cpu_use_multi_output_fusion", "xla_cpu_use_fusion_emitters=False"
 
 
@@ -69,19 +69,17 @@ class Lowered:
         It has fusion barriers: `barriers` says why each of them stands there. `flags` tells what to do with loops.
         """
         # Not before something is compiled: a process that finds all of its programs in the cache needs none of them.
-        from lowering.passes import addresses, barriers, emitters, fusion, shifts, siblings, tables, unrolling
+        from lowering.passes import barriers, emitters, fusion, shifts, siblings, tables, unrolling
 
         with self._lock:
             wanted = wanted and self.platform == "cpu"
             shifted = shifts.find(self._jaxpr) if wanted else {}
-            is_rolled = wanted and not unrolling.gains(self._jaxpr, shifted)
-            is_plain = is_rolled and not addresses.gains(self._jaxpr)
             reasons = fusion.barriers(self._jaxpr, shifted) if wanted else {}
             is_joint = wanted and not reasons and siblings.gains(self._jaxpr)
             is_older = wanted and not reasons and emitters.prefers_older(self._jaxpr)
-            chosen = {_NO_UNROLLING: is_rolled, _NO_STRENGTH_REDUCTION: is_plain, _SEVERAL_RESULTS: is_joint,
-                      _OLDER_EMITTER: is_older}
-            self.flags = tuple([flag for flag, is_chosen in chosen.items() if is_chosen])
+            is_short = wanted and not unrolling.gains(self._jaxpr)
+            self.flags = (*(unrolling.SHORT_LOOPS if is_short else ()), *((_SEVERAL_RESULTS,) if is_joint else ()),
+                          *((_OLDER_EMITTER,) if is_older else ()))
             is_small = (wanted and not is_joint and self._is_simple
                         and emitters.is_one_function(self._jaxpr, reasons))
             with (tables.filled(self._overwritten if wanted else ()),
@@ -91,8 +89,8 @@ class Lowered:
 
     @property
     def is_unrolled(self) -> bool:
-        """Whether LLVM was to unroll loops."""
-        return _NO_UNROLLING not in self.flags
+        """Whether LLVM was to unroll longer loops as well."""
+        return not any(flag.startswith(_OF_LLVM) for flag in self.flags)
 
     def text(self, debug_info: bool = False) -> str:
         """The module as StableHLO text; with `debug_info`, with the user's source lines."""
@@ -235,14 +233,15 @@ def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers
                     flags: Sequence[str] = ()) -> Any:
     """XLA's options for a device or a partitioning, with debug-option overrides by flag name (`xla_...`), and with `flags`
     that have no such name, or one and a value."""
-    options = xla.with_backend_options(xla.CompileOptions(), [flag for flag in flags if "=" not in flag])
+    named = [flag for flag in flags if "=" in flag and not flag.startswith(_OF_LLVM)]
+    options = xla.with_backend_options(xla.CompileOptions(), [flag for flag in flags if flag not in named])
     devices = devices_of(device)
     options.num_replicas, options.num_partitions = 1, len(devices)
     options.device_assignment = xla.DeviceAssignment.create(np.array([[each.id for each in devices]]))
     if type(device) is Partitioning:
         options.executable_build_options.use_spmd_partitioning = True
         options.executable_build_options.use_shardy_partitioner = True
-    overrides = dict([flag.split("=") for flag in flags if "=" in flag], **(overrides or {}))
+    overrides = dict([flag.split("=") for flag in named], **(overrides or {}))
     for name in _BUILD_OPTIONS.keys() & overrides.keys():
         value = _BUILD_OPTIONS[name](overrides.pop(name))
         if hasattr(options.executable_build_options, name):  # jaxlib 0.12 does not have the efforts
@@ -271,9 +270,6 @@ def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | N
     executable, cached, is_kept = None if key is None else entries.load(key.digest, device, options), "hit", True
     if executable is None:
         compiling = time.perf_counter()
-        if not _is_alone():
-            shared = [flag for flag in lowered.flags if not flag.startswith("--")]
-            options = compile_options(device, overrides, bool(lowered.barriers), shared)
         executable = xla.compile_module(lowered.module, xla.DeviceList(devices_of(device)), options, functions)
         if key is None:
             return executable, time.perf_counter() - start, "off"
@@ -284,13 +280,3 @@ def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | N
     if is_kept and key is not None and shortcut is not None:
         shortcut.lay(key, lowered)
     return executable, time.perf_counter() - start, cached
-
-
-def _is_alone() -> bool:
-    """Whether no other thread may compile meanwhile.
-
-    Options of LLVM are those of the process: a compile that wants others waits for the end of this one. They change no
-    result, so they are not worth that.
-    """
-    here = threading.current_thread()
-    return all(each is here or each.name.startswith("jaxlite-") for each in threading.enumerate())

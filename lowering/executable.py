@@ -84,7 +84,7 @@ class Lowered:
                         and emitters.is_one_function(self._jaxpr, reasons))
             with (tables.filled(self._overwritten if wanted else ()),
                   barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers,
-                  emitters.outlined(self.module, self._jaxpr if is_small else None)):
+                  emitters.outlined(self.module, is_small)):
                 yield
 
     @property

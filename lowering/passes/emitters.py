@@ -35,18 +35,6 @@ _RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 _RANDOM = ("random_seed", "random_bits", "random_split", "random_fold_in", "random_wrap", "random_unwrap")
 _BY_ONE = ("broadcast_in_dim", "mul")  # of nothing but ones, and by ones: the gradients of sums
 _NO_KERNELS = ("reshape", "squeeze", "copy", "stop_gradient", "name", "concatenate", "optimization_barrier")
-# Operations whose results depend on all operands, whatever these are; those of which this is so for floats; those of which
-# it is so for parameters that are not the same.
-_KEPT = frozenset(
-    "reshape squeeze broadcast_in_dim copy stop_gradient name convert_element_type concatenate stack rev neg tile reduce_max "
-    "reduce_min".split())
-_KEPT_FLOATS = frozenset(
-    "add add_any sub mul div sin cos tan tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt abs sign floor ceil "
-    "round square erf erfc erf_inv lgamma digamma sinh cosh asin acos atan asinh acosh atanh reduce_sum reduce_prod".split())
-_KEPT_DISTINCT = frozenset(
-    "add sub mul div rem max min and or xor not shift_left shift_right_logical shift_right_arithmetic abs sign reduce_sum "
-    "eq ne lt le gt ge".split())
-_BOUNDS = frozenset("max min eq ne lt le gt ge".split())
 _REDUCTIONS = tuple(name for name in FUSIBLE if name.startswith(("reduce_", "arg")) and name != "reduce_precision")
 
 
@@ -83,7 +71,10 @@ def _is_key(var: Any) -> bool:
 
 def is_one_function(jaxpr: Any, barriers: Container[Any] = ()) -> bool:
     """Whether XLA shall compile a program as one function, on jaxlib 0.12, if these variables get barriers."""
-    if not xla.HAS_SMALL_FUNCTIONS or not all(_is_plain(var) or _is_key(var) for var in (*jaxpr.constvars, *jaxpr.invars)):
+    parameters = (*jaxpr.constvars, *jaxpr.invars)
+    if not xla.HAS_SMALL_FUNCTIONS or not all(_is_plain(var) or _is_key(var) for var in parameters):
+        return False
+    if any(0 in var.aval.shape for var in parameters):  # which XLA drops
         return False
     if not 0 < _work(jaxpr, _LARGEST) <= _MOST_WORK:
         return False
@@ -159,78 +150,30 @@ def _is_window(eqn: Any) -> bool:
     return eqn.invars[0].aval.shape[eqn.params["axis"]] <= LONGEST_WINDOW
 
 
-def _reads_all(jaxpr: Any) -> bool:
-    """Whether XLA is sure to find no parameter of a program to be of no use. It folds no arithmetic of floats."""
-    return _read(jaxpr, [True] * len(jaxpr.outvars), set(jaxpr.invars)).issuperset(jaxpr.invars)
-
-
-def _read(jaxpr: Any, results: list[bool], direct: set[Any]) -> set[Any]:
-    """The variables of a program that these results are sure to depend on, if the `direct` ones are parameters."""
-    read = {atom for atom, is_wanted in zip(jaxpr.outvars, results, strict=True) if is_wanted and not hasattr(atom, "val")}
-    for eqn in reversed(jaxpr.eqns):
-        wanted = [var in read for var in eqn.outvars]
-        inner = call_body(eqn)
-        if not any(wanted):
-            continue
-        if inner is not None:
-            passed = dict(zip(inner.invars, eqn.invars, strict=True))
-            once = {var for var, atom in passed.items() if eqn.invars.count(atom) == 1 and not hasattr(atom, "val")}
-            found = _read(inner, wanted, {var for var in once if passed[var] in direct})
-            read.update(atom for var, atom in passed.items() if var in found and not hasattr(atom, "val"))
-        elif _keeps(eqn, direct):
-            read.update(atom for atom in eqn.invars if not hasattr(atom, "val"))
-    return read
-
-
-def _keeps(eqn: Any, direct: set[Any]) -> bool:
-    """Whether a result depends on all operands, whatever they are, or what they are if they are parameters."""
-    name, out = eqn.primitive.name, eqn.outvars[0].aval
-    if 0 in [atom.aval.size for atom in (*eqn.invars, *eqn.outvars)]:
-        return False
-    if name in _KEPT or name in _KEPT_FLOATS and _is_float(out):
-        return True
-    literals = [atom.val for atom in eqn.invars if hasattr(atom, "val")]
-    values = {atom for atom in eqn.invars if not hasattr(atom, "val")}
-    are_direct, is_with_literal = values <= direct, len(values) == len(literals) == 1
-    if name in _BOUNDS and is_with_literal and _is_float(eqn.invars[0].aval):
-        return (are_direct or name in ("max", "min")) and math.isfinite(literals[0])
-    return are_direct and (name == "slice" or name in ("add", "sub") and is_with_literal or
-                           name in _KEPT_DISTINCT and len(values) == len(eqn.invars))
-
-
-def _is_float(aval: Any) -> bool:
-    return getattr(aval.dtype, "kind", "") == "f"
-
-
 @contextlib.contextmanager
-def outlined(module: Any, jaxpr: Any) -> Iterator[None]:
-    """Within the context, `main` of a module calls its program as a function that is marked as small, if a jaxpr is given.
+def outlined(module: Any, is_small: bool) -> Iterator[None]:
+    """Within the context, `main` of a module calls its program as a function that is marked as small, if it shall be one.
 
-    XLA ends the process where a function marked so has a parameter that it finds to be of no use. If that may be, the function
-    gives its parameters back: no copy is made, but to find one result among several takes 0.2 microseconds.
+    XLA ends the process where a parameter of a function marked so is no operand of an operation in it, and simplification may
+    leave any parameter without use. So the function only passes its parameters on to the program, which XLA must not inline
+    into it. LLVM does.
     """
-    if jaxpr is None:
+    if not is_small:
         yield
         return
     ir = xla.ir
     program = next(each.operation for each in module.body if ir.StringAttr(each.attributes["sym_name"]).value == "main")
     attributes = {name: program.attributes[name] for name in program.attributes}
     kind = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value)
-    is_sure = _reads_all(jaxpr)
-    results = [*kind.results, *(() if is_sure else kind.inputs)]
     with program.location, ir.InsertionPoint(program):
         inner = {"sym_name": ir.StringAttr.get(_NAME), "sym_visibility": ir.StringAttr.get("private")}
         main, arguments = _function(kind.inputs, attributes)
         small, parameters = _function(kind.inputs, {
-            **inner, "sym_name": ir.StringAttr.get(_MARKED),
-            "function_type": ir.TypeAttr.get(ir.FunctionType.get(kind.inputs, results))})
-        with ir.InsertionPoint(main.regions[0].blocks[0]):
-            marks = {"xla_cpu_small_call": ir.StringAttr.get("true"), "inlineable": ir.StringAttr.get("false")}
-            made = _call(_MARKED, arguments, results, {"mhlo.frontend_attributes": ir.DictAttr.get(marks)})
-            ir.Operation.create("func.return", operands=made[:len(kind.results)])
-        with ir.InsertionPoint(small.regions[0].blocks[0]):
-            made = _call(_NAME, parameters, kind.results, {})
-            ir.Operation.create("func.return", operands=[*made, *(() if is_sure else parameters)])
+            **inner, "sym_name": ir.StringAttr.get(_MARKED), "function_type": attributes["function_type"]})
+        for function, operands, callee, marks in (
+                (main, arguments, _MARKED, ("xla_cpu_small_call", "inlineable")), (small, parameters, _NAME, ("inlineable",))):
+            with ir.InsertionPoint(function.regions[0].blocks[0]):
+                ir.Operation.create("func.return", operands=_call(callee, operands, kind.results, marks))
     for name in ("arg_attrs", "res_attrs"):
         if name in attributes:
             del program.attributes[name]
@@ -251,7 +194,9 @@ def _function(inputs: list[Any], attributes: dict[str, Any]) -> tuple[Any, Any]:
     return function, xla.ir.Block.create_at_start(function.regions[0], inputs).arguments
 
 
-def _call(name: str, operands: Any, results: list[Any], attributes: dict[str, Any]) -> list[Any]:
-    """What a function returns."""
-    callee = {"callee": xla.ir.FlatSymbolRefAttr.get(name)}
-    return list(xla.ir.Operation.create("func.call", results, list(operands), {**callee, **attributes}).results)
+def _call(name: str, operands: Any, results: list[Any], marks: tuple[str, ...]) -> list[Any]:
+    """What a function returns that is called with attributes of XLA: true, but for `inlineable`."""
+    ir = xla.ir
+    values = {mark: ir.StringAttr.get("false" if mark == "inlineable" else "true") for mark in marks}
+    attributes = {"callee": ir.FlatSymbolRefAttr.get(name), "mhlo.frontend_attributes": ir.DictAttr.get(values)}
+    return list(ir.Operation.create("func.call", results, list(operands), attributes).results)

@@ -207,7 +207,7 @@ def _result_dtype(name: str, dtype, preferred):
         return dtype
     given, wanted = dtypes.kind(dtype), dtypes.kind(preferred)
     if wanted not in {"b": "biuf", "i": "iuf", "u": "iuf", "f": "f", "c": "c"}[given]:
-        raise TypeError(f"{name}: preferred_element_type {preferred} does not go with operands of {dtype}: integers "
+        raise TypeError(f"{name}: Input type is incompatible with `preferred_element_type`: {preferred} for {dtype}. Integers "
                         "can give integers or floats, floats give floats, complex numbers complex numbers")
     if dtypes.itemsize_bits(preferred) < dtypes.itemsize_bits(dtype):
         raise TypeError(f"{name}: preferred_element_type must not be narrower than the operands, got {preferred} "
@@ -247,8 +247,8 @@ def conv_general_dilated(lhs, rhs, window_strides: Sequence[int], padding: str |
     rhs_steps = _ints(rhs_dilation) if rhs_dilation is not None else (1,) * rank
     if isinstance(padding, str):
         if any(step != 1 for step in lhs_steps):
-            raise ValueError("conv_general_dilated takes no string padding together with lhs_dilation: give the pads, "
-                             "or use conv_transpose, which has its own meaning of 'SAME' and 'VALID'.")
+            raise ValueError("String padding is not implemented for transposed convolution using this op. Give the pads, or "
+                             "use conv_transpose, which has its own meaning of 'SAME' and 'VALID'.")
         if len(strides) != rank or len(lhs_steps) != rank or len(rhs_steps) != rank:
             pads: Any = [(0, 0)] * rank  # the typing rule names the length that is off
         else:

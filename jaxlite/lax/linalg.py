@@ -781,7 +781,7 @@ svd_p = Primitive("svd", multiple_results=True)
 
 
 @_typed(svd_p)
-def _svd_avals(x, *, full_matrices: bool, compute_uv: bool, subset_by_index, algorithm) -> list[ShapedArray]:
+def _svd_avals(x, *, full_matrices: bool, compute_uv: bool, subset_by_index=None, algorithm=None) -> list[ShapedArray]:
     batch = _check("svd", (x,), (2,))
     rows, columns = x.shape[-2:]
     if subset_by_index is not None and full_matrices and compute_uv:
@@ -913,7 +913,7 @@ def _identity(size: int, dtype):
 
 
 @decomposes(svd_p)
-def _svd_by_eigh(x, *, full_matrices: bool, compute_uv: bool, subset_by_index, algorithm) -> list[Any]:
+def _svd_by_eigh(x, *, full_matrices: bool, compute_uv: bool, subset_by_index=None, algorithm=None) -> list[Any]:
     """The singular value decomposition on platforms whose libraries have QR and `eigh`.
 
     With A = Q R, the eigenvalues of [[0, R], [R^H, 0]] are the singular values and their negatives, and the halves of its

@@ -108,7 +108,19 @@ def _check_permutation(name: str, permutation: Ints, rank: int) -> None:
 # --- types -------------------------------------------------------------------------------------------
 
 _extended = loader("jaxlite.lax.extended")
-convert_element_type_p = Primitive("convert_element_type")
+
+
+class _Conversion(Primitive):
+    """The primitive of `convert_element_type`: `bind` takes JAX's parameter `sharding` too, which is no param of equations."""
+
+    __slots__ = ()
+
+    def bind(self, operand, *, new_dtype, weak_type: bool = False, sharding=None):
+        result = state.trace.process(self, (operand,), {"new_dtype": new_dtype, "weak_type": weak_type})
+        return result if sharding is None else placement.laid_out(result, sharding)
+
+
+convert_element_type_p = _Conversion("convert_element_type")
 bitcast_convert_type_p = Primitive("bitcast_convert_type")
 reduce_precision_p = Primitive("reduce_precision")
 
@@ -732,14 +744,17 @@ set_dimension_value(lambda dim: dimension_value_p.bind(dim=dim))
 
 
 def stop_gradient(x):
-    """x itself, through which no derivative flows. Works on pytrees; leaves that are not inexact pass as they are."""
+    """x itself, through which no derivative flows. Works on pytrees."""
 
     def stop(leaf):
         if type(leaf) is ArrayImpl and state.trace is eager_trace:
             return leaf
-        if dtypes.kind(aval_of(leaf).dtype) in "fc":
-            return stop_gradient_p.bind(leaf)
-        return leaf.astype(aval_of(leaf).dtype, copy=False) if isinstance(leaf, np.ndarray) else leaf
+        dtype = aval_of(leaf).dtype
+        if isinstance(dtype, dtypes.ExtendedDType):
+            return leaf
+        if state.trace is eager_trace and dtypes.kind(dtype) not in "fc":
+            return leaf.astype(dtype, copy=False) if isinstance(leaf, np.ndarray) else leaf
+        return stop_gradient_p.bind(leaf)
 
     return tree_map(stop, x)
 

@@ -420,10 +420,10 @@ def piecewise(x, condlist, funclist: Sequence[Any], *args, **kw):
     """A function given by pieces: where several conditions hold, the last one decides.
 
     Args:
-      condlist: conditions that broadcast to x's shape.
+      condlist: conditions that broadcast against x.
       funclist: for each condition, and perhaps one more for where none holds (0 without), a scalar or an
         elementwise function `f(x, *args, **kw)`. Each function gets all of x; what it gives off its piece is dropped.
-    Returns: an array of x's shape and dtype.
+    Returns: an array of x's dtype and of the shape of x and the conditions, broadcast.
     Raises: ValueError for counts that do not match; TypeError for results of other shapes.
 
     >>> import jaxlite.numpy as jnp
@@ -442,6 +442,8 @@ def piecewise(x, condlist, funclist: Sequence[Any], *args, **kw):
         raise ValueError(f"with {len(conditions)} condition(s), either {len(conditions)} or {len(conditions) + 1} "
                          f"functions are expected; got {len(functions)}")
     x = as_array(x)
+    shape = manipulation.broadcast_shapes(x.shape, *(aval_of(each).shape for each in conditions))
+    x = manipulation.broadcast_to(x, shape) if shape != x.shape else x
     applies = _active(conditions)
     # Off its piece a function sees a constant: no derivative of its own, which may be infinite there, gets out.
     values = [each(selection.where(active, x, shaping.stop_gradient(x)), *args, **kw) if callable(each) else each

@@ -83,6 +83,7 @@ from jaxlite.numpy.arithmetic import (  # noqa: F401
     where_same,
     with_methods,
 )
+from jaxlite.numpy.creation import asarray
 
 # --- exponentials and logarithms ---------------------------------------------------------------------
 
@@ -606,8 +607,9 @@ conjugate, conj = unaries("conjugate conj", _conj, "The complex conjugate, eleme
 def angle(z, deg: builtins.bool = False):
     """The angle of complex numbers in the plane, in [-pi, pi]; in degrees if `deg`, which is static."""
     (z,) = promote("angle", z)
-    if kind_of(z) != "c":
-        z = lax.convert_element_type(z, dtypes.to_default_inexact_dtype(dtype_of(z)))  # a strong type
+    if kind_of(z) != "c":  # a strong type; as in JAX, a scalar's is the default one, whatever its precision
+        dtype = dtypes.canonicalize_dtype(float) if aval_of(z).shape == () else dtypes.to_default_inexact_dtype(dtype_of(z))
+        z = lax.convert_element_type(z, dtype)
         parts = full_of(0, z), z
     else:
         parts = lax.imag(z), lax.real(z)
@@ -714,8 +716,10 @@ def nan_to_num(x, copy: builtins.bool = True, nan=0.0, posinf=None, neginf=None)
       copy: without effect: arrays are immutable.
       nan: for NaN.
       posinf, neginf: for the infinities; by default the greatest and the least finite float.
+    These three are numbers, arrays or lists that broadcast against x.
     """
     (x,) = promote("nan_to_num", x)
+    nan, posinf, neginf = (asarray(each) if isinstance(each, (list, tuple)) else each for each in (nan, posinf, neginf))
     if kind_of(x) not in "fc":
         return as_array(x)
     if kind_of(x) == "c":

@@ -519,8 +519,8 @@ def _schur(ctx: Any, x: Any, *, compute_schur_vectors: bool, sort_eig_vals: bool
 
 
 @lowers("svd")
-def _svd(ctx: Any, x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any,
-         algorithm: Any) -> Any:
+def _svd(ctx: Any, x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any = None,
+         algorithm: Any = None) -> Any:
     (aval,) = ctx.avals_in
     if ctx.platform == "tpu" and not _is_empty(aval):
         return NotImplemented

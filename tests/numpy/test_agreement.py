@@ -332,3 +332,47 @@ def test_initial_values_come_before_the_axes_that_are_kept():
     assert names == ["reduce_max", "max", "broadcast_in_dim"]
     total = jax.vmap(lambda x: jnp.sum(x, axis=("i", 0), initial=4, keepdims=True), axis_name="i")(x)
     np.testing.assert_array_equal(total, [[15], [15]])
+
+
+def test_lists_replace_what_is_no_finite_number():
+    x = jnp.array([np.nan, np.inf, np.nan, 1.0])
+    np.testing.assert_array_equal(jnp.nan_to_num(x, nan=[1.0, 2.0, 3.0, 4.0], posinf=(5, 6, 7, 8)), [1, 6, 3, 1])
+    np.testing.assert_array_equal(jax.jit(lambda a: jnp.nan_to_num(x, nan=[a, a, 2 * a, a]))(3.0)[::2], [3, 6])
+
+
+def test_conditions_of_piecewise_have_a_shape_of_their_own():
+    mask, x = np.array([[True], [False]]), np.arange(3.0)
+    expected = np.where(mask, x * x, -1)
+    np.testing.assert_array_equal(jnp.piecewise(x, [mask], [lambda x: x * x, -1.0]), expected)
+    np.testing.assert_array_equal(jnp.piecewise(2.0, [mask[:, 0]], [lambda x: x * x, -1.0]), [4, -1])
+    slopes = jax.jacobian(lambda x: jnp.piecewise(x, [mask[:, 0]], [jnp.square, jnp.log]))(0.5)
+    np.testing.assert_allclose(slopes, [1, 2])
+
+
+def test_the_angle_of_a_scalar_has_the_default_precision():
+    with jax.enable_x64(True):
+        found = [jnp.angle(x).dtype for x in (np.float32(1), np.float16(-1), np.ones(2, np.float16), np.complex64(1))]
+    assert found == ["float64", "float64", "float16", "float32"]
+
+
+def test_integers_are_traced_by_stop_gradient():
+    """In a traced function its results have the methods of arrays; outside, Python numbers stay what they are."""
+    found = jax.jit(lambda k: (lax.stop_gradient(2).astype("float16"), lax.stop_gradient({"k": k, "b": True})))(3)
+    assert found[0].dtype == "float16" and found[1]["k"] == 3 and found[1]["b"].dtype == bool
+    assert type(lax.stop_gradient(2)) is int
+    assert jax.jvp(lambda k, x: x * lax.stop_gradient(k), (3, 2.0), (np.zeros((), jax.dtypes.float0), 1.0))[1] == 3
+
+
+def test_primitives_take_the_parameters_that_jax_leaves_out_or_adds():
+    x = np.array([[3.0, 0.0], [0.0, 2.0], [0.0, 0.0]], np.float32)
+
+    def convert(x):
+        return lax.convert_element_type_p.bind(x, new_dtype=np.dtype("int32"), weak_type=False, sharding=None)
+
+    def values(x):
+        return lax.linalg.svd_p.bind(x, full_matrices=False, compute_uv=False)[0]
+
+    for f, expected in ((convert, x.astype("int32")), (values, [3, 2])):
+        for found in (f(x), jax.jit(f)(x), jax.vmap(f)(x[None])[0]):
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(lambda x: values(x).sum())(x), [[1, 0], [0, 1], [0, 0]], atol=1e-6)

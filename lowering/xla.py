@@ -91,6 +91,10 @@ WIDENED = ("float8",) if VERSION >= (0, 11) else ("float8", "bfloat16")
 
 pytree = _jax.pytree
 pytree_registry = pytree.default_registry()
+# What the C++ call path sees as containers: these, and arrays of random keys, which are leaves for everybody else.
+call_registry = pytree.PyTreeRegistry(enable_none=True, enable_tuple=True, enable_namedtuple=True, enable_list=True,
+                                      enable_dict=True)
+call_registry.__module__, call_registry.__name__ = __name__, "call_registry"  # a pickled call path names it
 Config = _jax.config.Config
 config_unset = _jax.config.unset
 trace_context = _jax.config.trace_context
@@ -475,7 +479,7 @@ def make_call_path(
     Callables with one `fun` object and equal `key` share their entries in `cache`.
     """
     return _jax.pjit(
-        name, fun, cache_miss, list(static_argnums), list(static_argnames), key, pytree_registry, put_argument, cache
+        name, fun, cache_miss, list(static_argnums), list(static_argnames), key, call_registry, put_argument, cache
     )
 
 

@@ -287,7 +287,8 @@ class Jitted:
         if config.debug_nans.value or config.debug_infs.value:
             check_finite(program, outs, leaves)
             return tree.unflatten(outs), None
-        return tree.unflatten(outs), executable.fast_path(tree)
+        result = tree.unflatten(outs)
+        return result, executable.fast_path(tree, result)
 
     def _count_compile(self, program: Program, seconds: float) -> None:
         """Warn if this function is compiled again and again."""

@@ -115,12 +115,19 @@ class Executable:
         """XLA's estimate of the cost of the optimised program: "flops", "bytes accessed", ..."""
         return xla.executable_cost(self.loaded, platforms.client)
 
-    def fast_path(self, out_tree: Any) -> Any:
-        """The description that lets C++ run later calls of this signature by itself, if it may."""
+    def fast_path(self, out_tree: Any, result: Any) -> Any:
+        """The description that lets C++ run later calls of this signature by itself, if it may.
+
+        Args: the structure of its result, and one that has it.
+        """
         if self._met_strays and self.donated:  # C++ would hand over their memory as it is, and XLA end the process
             return None
-        if self._wrapped or self._has_effects:  # C++ keeps no tokens, and reports errors of callbacks as ValueError
+        if self._has_effects:  # C++ keeps no tokens, and reports errors of callbacks as ValueError
             return None
+        if self._wrapped:
+            out_tree = tree_for_c(result, len(self.out_avals))
+            if out_tree is None:
+                return None
         sharding = self._sharding
         inputs = sum(self.kept)
         given, made = [sharding] * inputs, [sharding] * len(self.out_avals)
@@ -128,10 +135,16 @@ class Executable:
             given = [sharding] * len(self.const_args) + [self.in_shardings[index] for index in self._kept_arguments]
             made = self.out_shardings
         return xla.FastPath(
-            self.loaded, out_tree, given, made, self.out_avals,
+            self.loaded, out_tree, given, made, [*map(_buffer_aval, self.out_avals)],
             [self.committed] * len(self.out_avals), self.kept,
             orders_for_c(self._orders, len(self.const_args), [self.in_avals[index] for index in self._kept_arguments]),
             self.const_args)
+
+
+def tree_for_c(result: Any, count: int) -> Any:
+    """The structure of a result of so many leaves, from which C++ can make it of nothing but arrays; None if it cannot."""
+    leaves, tree = xla.call_registry.flatten(result)
+    return tree if len(leaves) == count and all([type(leaf) is ArrayImpl for leaf in leaves]) else None
 
 
 def orders_for_c(orders: list[Any] | None, num_consts: int, avals: list[Any]) -> list[Any]:

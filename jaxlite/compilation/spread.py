@@ -433,8 +433,8 @@ class SpreadExecutable:
         found = self.loaded.cost_analysis()
         return found[0] if isinstance(found, list) else found
 
-    def fast_path(self, out_tree: Any) -> Any:
-        """The description that lets C++ run later calls of this signature by itself, if it may."""
+    def fast_path(self, out_tree: Any, result: Any) -> Any:
+        """The description that lets C++ run later calls of this signature by itself, if it may; `result` has the structure."""
         if self._wrapped or self._has_effects or self._met_strays or xla.CRASHES_ON_LOST_SHARDS and self.donated:
             return None
         wanted = [self.in_shardings[index] for index in self._kept_arguments]

@@ -356,7 +356,7 @@ def _call_path(program: Program, executable: execution.Executable) -> Any:
         try:
             result = run(*args, **kwargs)
             slow = program.takes_refs or program.is_high or config.debug_nans.value or config.debug_infs.value
-            return result, None if slow else executable.fast_path(program.out_tree)
+            return result, None if slow else executable.fast_path(program.out_tree, result)
         except BaseException as error:
             this._clear_cache()  # C++ would send this signature here for good
             hide_own_frames(error)

@@ -18,7 +18,7 @@ from jaxlite.core import failed_flattens
 from jaxlite.core.failed_flattens import guarded
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.lazy import loader
-from lowering.xla import pytree, pytree_registry
+from lowering.xla import call_registry, pytree, pytree_registry
 
 PyTreeDef = pytree.PyTreeDef
 SequenceKey = pytree.SequenceKey
@@ -406,8 +406,10 @@ def register_pytree_node(
       flatten_with_keys_func: like `flatten_func` with `(key, child)` pairs; without it keys are positions.
     Raises: ValueError if the class is registered already.
     """
-    pytree_registry.register_node(nodetype, guarded(flatten_func), unflatten_func,
+    flatten_func = guarded(flatten_func)
+    pytree_registry.register_node(nodetype, flatten_func, unflatten_func,
                                   None if flatten_with_keys_func is None else guarded(flatten_with_keys_func))
+    call_registry.register_node(nodetype, flatten_func, unflatten_func, None)
 
 
 def register_pytree_with_keys(
@@ -526,7 +528,8 @@ def register_dataclass(
         if problems:
             raise ValueError("data_fields and meta_fields must include all dataclass fields with ``init=True`` and only them. "
                              f"{' '.join(problems)} The class is {nodetype.__name__}")
-    pytree_registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
+    for registry in (pytree_registry, call_registry):
+        registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
     static_fields[nodetype] = tuple(meta_fields)
     return nodetype
 

@@ -23,6 +23,7 @@ from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.devices.extended import EArray, outer_aval
 from jaxlite.random import rbg, threefry
 from jaxlite.traces.jvp import def_zero
+from lowering import xla
 from lowering.rules import register_decomposition
 
 _u32 = dtypes.uint32
@@ -129,6 +130,7 @@ class KeyArray(EArray):
 
 
 AVAL_OF[KeyArray] = lambda key: key.aval
+xla.call_registry.register_node(KeyArray, lambda key: ((key._base_array,), key.dtype), lambda dtype, words: dtype.wrap(*words))
 
 
 def _by_tag(tag: str) -> Implementation:

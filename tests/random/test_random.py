@@ -19,6 +19,7 @@ import scipy.stats
 import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import lax, random
+from jaxlite.compilation import dispatch
 from lowering import xla
 
 REFERENCE = json.loads((pathlib.Path(__file__).parents[1] / "data" / "random_reference.json").read_text())
@@ -324,6 +325,37 @@ def test_keys_are_arguments_results_and_constants_of_jit(keys, count_traces):
     legacy = jaxlite.jit(lambda x: x)
     assert legacy(words(key)).dtype == np.uint32 and legacy(key).dtype == key.dtype
     assert legacy(words(key)).dtype == np.uint32
+
+
+def test_compiled_calls_see_through_keys():
+    f = jaxlite.jit(lambda tree, n: {"key": random.clone(tree[0]), "x": [tree[1] + n]})
+    key, x = random.key(3), jnp.ones(2)
+    keys = (key, random.split(key, 2), random.key(3, impl="rbg"), random.PRNGKey(3))
+    calls = [((each, x), 5) for each in keys]
+    first = [f(*call) for call in calls]
+    missed = []
+    dispatch.observers.append(lambda *call: missed.append(call))
+    try:
+        again = [f(*call) for call in calls]
+        assert not missed  # each of the four has its own entry in C++
+    finally:
+        dispatch.observers.pop()
+    for one, other, (tree, _) in zip(first, again, calls, strict=True):
+        assert type(one["key"]) is type(other["key"]) is type(tree[0])
+        assert one["key"].dtype == other["key"].dtype == tree[0].dtype and one["key"].shape == other["key"].shape
+        want = np.asarray(random.key_data(tree[0]))
+        np.testing.assert_array_equal(random.key_data(one["key"]), want)
+        np.testing.assert_array_equal(random.key_data(other["key"]), want)
+
+
+def test_a_donated_key_is_gone_at_every_call():
+    f = jaxlite.jit(lambda key: random.fold_in(key, 1), donate_argnums=0)
+    for _ in range(3):
+        key = random.key(0)
+        f(key)
+        assert key.is_deleted()
+        with pytest.raises((RuntimeError, ValueError), match="deleted"):
+            f(key)
 
 
 def test_keys_in_loops_and_branches(keys):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
@@ -31,7 +30,14 @@ def pdf(x, loc=0, scale=1):
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
     z, _ = standardized("cauchy.cdf", x, loc, scale)
-    return lax.atan2(jnp.ones_like(z), -z) / math.pi
+    return _below(z)
+
+
+def _below(z):
+    """The standard distribution below z, exact where it is small: XLA has vectors for atan, not for atan2(1, -z)."""
+    is_far = z < -1
+    angle = jnp.arctan(jnp.where(is_far, -1 / jnp.where(is_far, z, -1), z))
+    return jnp.where(is_far, 0, 0.5) + angle / math.pi
 
 
 @api
@@ -44,7 +50,7 @@ def logcdf(x, loc=0, scale=1):
 def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _ = standardized("cauchy.sf", x, loc, scale)
-    return lax.atan2(jnp.ones_like(z), z) / math.pi
+    return _below(-z)
 
 
 @api

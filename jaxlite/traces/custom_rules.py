@@ -192,23 +192,19 @@ custom_jvp_call_p.def_batching(_custom_jvp_batch)
 
 
 @custom_vjp_call_p.def_jvp
-def _custom_vjp_forward(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-    raise TypeError("can't apply forward-mode autodiff (jvp) to a custom_vjp function.")
-
-
-def _custom_vjp_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, fwd: Callable[..., Any],
+def _custom_vjp_tangents(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, fwd: Callable[..., Any],
                           bwd: Callable[..., Any], num_consts: int, symbolic_zeros: bool, **params: Any) -> Any:
     arguments, given = _own(primals, tangents, num_consts, "custom_vjp")
     outs, residuals = fwd(arguments, [type(tangent) is not Zero for tangent in given])
     out_avals = tuple(tangent_aval(aval_of(out)) for out in outs)
     own = [0.0 if type(tangent) is Zero and tangent.aval.has_qdd else
-           instantiate(Zero(tangent.aval.inner_aval) if type(tangent.aval) is AbstractRef else tangent)
+           instantiate(Zero(tangent.aval.inner_aval) if type(getattr(tangent, "aval", None)) is AbstractRef else tangent)
            for tangent in given]  # what changes is passed on, not differentiated
     tangents_out = custom_linear_p.bind(*residuals, *own, num_residuals=len(residuals), bwd=bwd, out_avals=out_avals)
     return outs, tangents_out
 
 
-custom_vjp_call_p.linearize = _custom_vjp_linearize
+custom_vjp_call_p.linearize = _custom_vjp_tangents
 custom_vjp_call_p.def_transpose(_transpose)
 
 
@@ -258,6 +254,12 @@ def _custom_vjp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None
 custom_vjp_call_p.def_batching(_custom_vjp_batch)
 
 
+@custom_linear_p.def_eager
+def _custom_linear(*operands: Any, **params: Any) -> Any:
+    """There is no forward mode, but `jvp` may be inside of a program that is transposed, or its tangents may be unused."""
+    raise TypeError("can't apply forward-mode autodiff (jvp) to a custom_vjp function.")
+
+
 @custom_linear_p.def_abstract_eval
 def _custom_linear_aval(*avals: Any, num_residuals: int, bwd: Callable[..., Any], out_avals: tuple[Any, ...]) -> list[Any]:
     return list(out_avals)
@@ -272,5 +274,9 @@ def _custom_linear_transpose(cotangents: Sequence[Any], *operands: Any, num_resi
     return [None] * num_residuals + [out if is_linear(operand) else None for out, operand in zip(outs, linear, strict=True)]
 
 
-custom_linear_p.no_batching("it only stands in a linear program until that is transposed")
+@custom_linear_p.def_batching
+def _custom_linear_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    return _custom_linear()  # of forward mode as well; a `vmap` around a derivative batches the call
+
+
 custom_linear_p.no_jvp("the backward function of a custom_vjp function is differentiated instead")

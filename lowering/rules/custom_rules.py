@@ -12,6 +12,11 @@ def _custom_call(ctx: Any, *operands: Any, call_jaxpr: Any, **params: Any) -> li
     return ctx.inline(call_jaxpr.jaxpr, operands)
 
 
+@lowers("custom_linear")
+def _custom_linear(ctx: Any, *operands: Any, **params: Any) -> Any:
+    raise TypeError("can't apply forward-mode autodiff (jvp) to a custom_vjp function.")
+
+
 @lowers("remat2")
 def _checkpoint(ctx: Any, *operands: Any, jaxpr: Any, prevent_cse: bool, differentiated: bool, **params: Any) -> list[Any]:
     if differentiated and prevent_cse and operands:

@@ -92,6 +92,26 @@ def test_forward_mode():
         jax.jvp(by_vjp, (1.0, 1.0), (1.0, 1.0))
 
 
+def test_forward_mode_inside_of_reverse_mode():
+    """A custom_jvp rule may call `jvp` of a custom_vjp function, if the tangents that it gives are transposed or unused."""
+    @jax.custom_jvp
+    def outer(x):
+        return by_vjp(x, 2.0)
+
+    outer.defjvp(lambda primals, tangents: jax.jvp(lambda x: by_vjp(x, 2.0), primals, tangents))
+    x = np.float32(0.4)
+    looped = jax.grad(lambda x: lax.scan(lambda c, _: (c, outer(c)), x, X)[1][0])
+    for derive in (jax.grad(outer), jax.jit(jax.grad(outer)), looped):
+        near(derive(x), 20 * np.cos(x))
+    near(jax.linear_transpose(lambda dx: jax.jvp(outer, (x,), (dx,))[1], x)(1.0)[0], 20 * np.cos(x))
+    near(jax.vmap(jax.grad(outer))(X), 20 * np.cos(X))
+    near(jax.jit(lambda x: jax.jvp(outer, (x,), (x,))[0])(x), np.sin(x) * 2)
+    for forward in (jax.jacfwd(outer), jax.jit(lambda x: jax.jvp(outer, (x,), (x,))),
+                    jax.linearize(outer, x)[1]):
+        with pytest.raises(TypeError, match="can't apply forward-mode"):
+            forward(x)
+
+
 def test_second_derivatives_follow_the_rule():
     near(jax.grad(jax.grad(by_jvp))(0.5, 2.0), -10 * np.sin(0.5) * 2)
     near(jax.grad(jax.grad(by_vjp))(0.5, 2.0), -10 * np.sin(0.5) * 2)

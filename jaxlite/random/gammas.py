@@ -48,10 +48,20 @@ def _split_each(keys, count: int) -> list[Any]:
 
 @decomposes(random_gamma_p)
 def _random_gamma(keys, alpha, *, log_space: bool):
-    """One key for each element; each runs its own rejection loop, until all are done."""
-    shape, dtype = alpha.shape, alpha.dtype
+    """One key for each element. Those of threefry are drawn together, which gives what each gives alone; other keys do not."""
+    shape = alpha.shape
     rest = math.prod(shape[len(keys.shape):])
     keys = lax.reshape(split_keys(keys, (rest,)), shape)
+    if aval_of(keys).dtype.impl.name == "threefry2x32":
+        return _by_rejection(keys, alpha, log_space)
+    size = (math.prod(shape),)
+    pairs = lax.reshape(keys, size), lax.reshape(alpha, size)
+    return lax.reshape(lax.map(lambda pair: _by_rejection(pair[0], pair[1], log_space), pairs), shape)
+
+
+def _by_rejection(keys, alpha, log_space: bool):
+    """A number for each key: each runs its own rejection loop, until all are done."""
+    shape, dtype = alpha.shape, alpha.dtype
 
     def constant(value: float):
         return lax.full(shape, np.array(value, dtype)[()])

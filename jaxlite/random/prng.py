@@ -194,9 +194,9 @@ def _random_split_aval(keys, *, shape: Ints, partitionable: bool = True) -> Shap
 @random_fold_in_p.def_abstract_eval
 def _random_fold_in_aval(keys, data) -> ShapedArray:
     _require_keys("random_fold_in", keys)
-    if data.dtype != _u32 or data.shape and keys.shape and data.shape != keys.shape:
+    if data.dtype != _u32 or data.shape and keys.shape and len(data.shape) != len(keys.shape):
         raise TypeError(f"random_fold_in requires uint32 numbers, one for each key; got {data} for {keys}")
-    return shaped_array(keys.shape or data.shape, keys.dtype, False)
+    return shaped_array(lax.broadcast_shapes(keys.shape, data.shape), keys.dtype, False)
 
 
 @random_bits_p.def_abstract_eval
@@ -322,11 +322,12 @@ for _name, _rule in _RULES.items():
 
 
 def _fold_in_words(avals: Sequence[Any], keys, data):
-    impl, shape = avals[0].dtype.impl, avals[0].shape or avals[1].shape
+    impl, shape = avals[0].dtype.impl, lax.broadcast_shapes(avals[0].shape, avals[1].shape)
+    rank = len(shape)
     if avals[0].shape != shape:
-        keys = lax.broadcast_in_dim(keys, (*shape, impl.words), (len(shape),))
-    if avals[1].shape != shape:
-        data = lax.broadcast_in_dim(data, shape, ())
+        keys = lax.broadcast_in_dim(keys, (*shape, impl.words), range(rank - len(avals[0].shape), rank + 1))
+    if avals[1].shape != shape and impl.fold_in is not rbg.unsafe_fold_in:
+        data = lax.broadcast_in_dim(data, shape, range(rank - len(avals[1].shape), rank))
     return impl.fold_in(keys, data)
 
 
@@ -355,16 +356,14 @@ for _primitive in (random_seed_p, random_split_p, random_bits_p, random_clone_p,
 
 @random_fold_in_p.def_batching
 def _random_fold_in_batch(axis, args: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, int]:
-    shapes = [aval_of(arg).shape for arg in args]
-    inner = max((shape if dim is None else shape[:dim] + shape[dim + 1:]
-                 for shape, dim in zip(shapes, dims, strict=True)), key=len)
-    values = []
-    for arg, dim in zip(args, dims, strict=True):
-        value = _to_front(arg, dim)
+    """What is not batched gets an axis of size 1, or stays a scalar: `unsafe_rbg` draws once for each of the numbers."""
+    values = [_to_front(arg, dim) for arg, dim in zip(args, dims, strict=True)]
+    rank = max(len(aval_of(value).shape) + (dim is None and bool(aval_of(value).shape))
+               for value, dim in zip(values, dims, strict=True))
+    for i, (value, dim) in enumerate(zip(values, dims, strict=True)):
         shape = aval_of(value).shape
         if dim is None and shape:
-            value = lax.broadcast_in_dim(value, (axis.size, *inner), range(1, 1 + len(inner)))
-        elif dim is not None and len(shape) <= len(inner):  # one key for many numbers, or many for one
-            value = lax.broadcast_in_dim(value, (axis.size, *inner), (0,))
-        values.append(value)
+            values[i] = lax.expand_dims(value, (0,))
+        elif dim is not None and len(shape) < rank:  # one key for many numbers, or many for one
+            values[i] = lax.expand_dims(value, range(len(shape), rank))
     return random_fold_in_p.bind(*values), 0

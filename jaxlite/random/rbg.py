@@ -67,7 +67,8 @@ def unsafe_split(key, shape: Ints):
 
 
 def unsafe_fold_in(key, data):
-    """The key xor bits that the number, as a key, gives."""
+    """The key xor bits that the number, as a key, gives; the numbers broadcast against the keys."""
     other, batch = _first(seed(data))
-    words = lax.rng_bit_generator(other, (*batch, 10, 4), _u32)[1]
-    return lax.bitwise_xor(key, lax.index_in_dim(words, 9, len(batch), False))
+    words = lax.index_in_dim(lax.rng_bit_generator(other, (*batch, 10, 4), _u32)[1], 9, len(batch), False)
+    shape = aval_of(key).shape
+    return lax.bitwise_xor(key, lax.broadcast_in_dim(words, shape, range(len(shape) - len(batch) - 1, len(shape))))

@@ -459,6 +459,26 @@ def test_vmap_over_numbers_and_both(keys):
     np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("impl", "samples", "batched", "folded"), [
+    ("rbg", [-0.7112524509429932, 0.6195005178451538, 1.9226903915405273],
+     [[4.361684322357178, 1.6473441123962402], [1.0139328241348267, 2.2760863304138184]],
+     [[3943713040, 2478059763], [2432397215, 782499204]]),
+    ("unsafe_rbg", [-7.616926670074463, 1.7647370100021362, 1.6914480924606323],
+     [[3.083869457244873, 4.380520343780518], [3.0792951583862305, 0.5409339070320129]],
+     [[3338619339, 4101510848], [1032027753, 251928930]]),
+])
+def test_each_rbg_key_draws_alone_in_gamma_and_fold_in(impl, samples, batched, folded):
+    """Values of JAX: XLA's generator under `vmap` takes one key for all, which must not happen where JAX has no `vmap`."""
+    key = random.key(3, impl=impl)
+    np.testing.assert_allclose(random.loggamma(key, jnp.array([0.3, 2.0, 5.0])), samples, rtol=1e-5)
+    keys = random.split(key, 2)
+    np.testing.assert_allclose(jaxlite.vmap(lambda key: random.gamma(key, 2.0, (2,)))(keys), batched, rtol=1e-5)
+    both = jaxlite.vmap(lambda key: jaxlite.vmap(lambda i: random.fold_in(key, i))(jnp.array([7, 8])))(keys)
+    np.testing.assert_array_equal(random.key_data(both)[..., 0], folded)
+    one = jaxlite.vmap(lambda key: random.fold_in(key, 7))(keys)
+    np.testing.assert_array_equal(random.key_data(one), [random.key_data(random.fold_in(key, 7)) for key in keys])
+
+
 def test_vmap_over_rbg_keys_uses_the_first():
     keys = random.split(random.key(0, impl="rbg"), 4)
     got = jaxlite.vmap(random.uniform)(keys)

@@ -35,6 +35,8 @@ _RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 _RANDOM = ("random_seed", "random_bits", "random_split", "random_fold_in", "random_wrap", "random_unwrap")
 _BY_ONE = ("broadcast_in_dim", "mul")  # of nothing but ones, and by ones: the gradients of sums
 _NO_KERNELS = ("reshape", "squeeze", "copy", "stop_gradient", "name", "concatenate", "optimization_barrier")
+_NO_KERNELS_ALL = ("broadcast_in_dim", "slice", "split")  # if the result is as large as the operand
+_LONG_ALONE = (["log"], ["log1p"])  # programs
 _REDUCTIONS = tuple(name for name in FUSIBLE if name.startswith(("reduce_", "arg")) and name != "reduce_precision")
 
 
@@ -75,6 +77,8 @@ def is_one_function(jaxpr: Any, barriers: Container[Any] = ()) -> bool:
     if not xla.HAS_SMALL_FUNCTIONS or not all(_is_plain(var) or _is_key(var) for var in parameters):
         return False
     if any(0 in var.aval.shape for var in parameters):  # which XLA drops
+        return False
+    if [eqn.primitive.name for eqn in jaxpr.eqns] in _LONG_ALONE:
         return False
     if not 0 < _work(jaxpr, _LARGEST) <= _MOST_WORK:
         return False
@@ -118,6 +122,8 @@ def _work(jaxpr: Any, largest: int) -> float:
                 return math.inf
         elif name in _RUNNING and not _is_window(eqn) or name in _NO_KERNELS or name in _BY_ONE and (
                 name == "mul" and any(are_ones) or eqn.outvars[0] in ones):
+            continue
+        elif name in _NO_KERNELS_ALL and eqn.invars[0].aval.size == eqn.outvars[0].aval.size:
             continue
         elif name in FUSIBLE and name != "atan" and not _is_hard(eqn, _SMALL if largest > _SMALL else _TINY):
             work += RUN_COST.get(name, 1) * (eqn.invars if name in _REDUCTIONS else eqn.outvars)[0].aval.size

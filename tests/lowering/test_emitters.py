@@ -53,6 +53,9 @@ ROWS = np.ones((4000, 4), np.float32)
     (lambda x: jnp.sum(x + 1), np.ones(2000, np.float32), False),
     (lambda x: x * (jnp.ones_like(x) * 1.0), X, False),  # nothing to compute
     (lambda x: jnp.ones_like(x), X, True),
+    (lambda x: (x[None], lax.slice(x, (0, 0), x.shape), jnp.split(x, 1)), X, False),
+    (lambda x: jnp.log1p(x), X, False),
+    (lambda x: jnp.log1p(x) * 2, X, True),
     (lambda x: x.sum(0) + 1, X[:0], False),  # XLA drops empty parameters, and aborts
     (lambda x: jax.debug.print("{}", x[0, 0]) or x + 1, X, False),
     (lambda x: x.T + 1, X, False),

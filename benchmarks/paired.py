@@ -47,6 +47,7 @@ class Worker:
         self.process = subprocess.Popen(
             ["timeout", str(_LONGEST), python, "-m", "benchmarks.paired", "--work", module, "--source", source, name], cwd=ROOT,
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.module = module
         self.best: dict[str, float] = self._answer()
         self.check = self.best.pop("check")
 
@@ -54,7 +55,8 @@ class Worker:
         assert self.process.stdout is not None and self.process.stderr is not None
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError((self.process.stderr.read().strip().splitlines() or ["no answer"])[-1][:200])
+            said = self.process.stderr.read().strip().splitlines() or [f"no answer in {_LONGEST} s"]
+            raise RuntimeError(f"{self.module}: {said[-1][:200]}")
         return json.loads(line)
 
     def run(self) -> None:

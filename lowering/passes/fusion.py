@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
@@ -229,20 +229,18 @@ def call_body(eqn: Any) -> Any:
     return None if param is None else eqn.params[param].jaxpr
 
 
-def bodies(eqn: Any) -> Iterator[Any]:
+def bodies(eqn: Any) -> Sequence[Any]:
     """The programs in an equation that are compiled as programs of their own: of loops, branches, decompositions, solvers."""
     name, params = eqn.primitive.name, eqn.params
-    if name in _FOLDS:
-        return
-    if name in DECOMPOSITIONS and name not in RULES:
-        yield DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], params).jaxpr
-    for param in _BODIES:
-        if hasattr(params.get(param), "jaxpr"):
-            yield params[param].jaxpr
-    for branch in params.get("branches", ()):
-        yield branch.jaxpr
+    is_decomposed = name in DECOMPOSITIONS and name not in RULES
+    if not is_decomposed and name in FUSIBLE or name in _FOLDS:
+        return ()
+    found = [DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], params).jaxpr] if is_decomposed else []
+    found += [params[param].jaxpr for param in _BODIES if hasattr(params.get(param), "jaxpr")]
+    found += [branch.jaxpr for branch in params.get("branches", ())]
     if name in _SOLVERS:
-        yield params["jaxprs"][1].jaxpr
+        found.append(params["jaxprs"][1].jaxpr)
+    return found
 
 
 def _moves_nothing(before: Any, after: Any) -> bool:

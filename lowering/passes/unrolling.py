@@ -15,10 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import ml_dtypes
+import numpy as np
+
 from lowering.passes.fusion import ELEMENTWISE, LIBRARY_REDUCTION, RUN_COST, bodies, call_body
 
 SHORT_LOOPS = ("--unroll-threshold=75", "--vectorizer-min-trip-count=8")
 
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _REDUCTIONS = frozenset((*_IN_LIBRARY, *"reduce_prod reduce_and reduce_or reduce_xor reduce argmax argmin".split()))
 _COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
@@ -41,7 +45,7 @@ def gains(jaxpr: Any) -> bool:
     for eqn, in_loop in equations(jaxpr):
         if _reduces_across_rows(eqn, in_loop) or _updates_one_position(eqn):
             return True
-        if not eqn.outvars or call_body(eqn) is not None or any(True for _ in bodies(eqn)):
+        if not eqn.outvars or call_body(eqn) is not None or bodies(eqn):
             continue
         name, out = eqn.primitive.name, eqn.outvars[0].aval
         cost, row = _cost(eqn), _row(out)
@@ -75,7 +79,7 @@ def _cost(eqn: Any) -> float:
         return _MODULUS
     if name == "gather" and _gathers_rows(eqn):  # one index for a row
         return 1 + RUN_COST[name] / max(1, eqn.outvars[0].aval.shape[-1])
-    is_rounded = name in ELEMENTWISE and getattr(eqn.outvars[0].aval.dtype, "name", "") == "bfloat16"
+    is_rounded = name in ELEMENTWISE and eqn.outvars[0].aval.dtype == _BFLOAT16
     return RUN_COST.get(name, 1) + (_ROUNDING if is_rounded else 0)
 
 

@@ -264,11 +264,12 @@ def _reduce(array: Any) -> Any:
 def _copy_of(array: Any) -> Any:
     if array.is_deleted():
         raise deleted_error(array)
-    if is_spread(array):
+    if is_spread(array) and len(array._arrays) > 1:
         shards = [_copy_of(shard) for shard in array._arrays]
         return xla.assemble(array.aval, array._sharding, shards, array._committed)
-    if array._sharding.memory_kind != single_device_sharding(device_of(array)).memory_kind:
-        return xla.put_shards([array], array.aval, array._sharding, [array._sharding._device], array._committed, copy=True)
+    # The one shard of a program's result on a mesh of one device is the result itself, with its sharding.
+    if is_spread(array) or array._sharding.memory_kind != single_device_sharding(device_of(array)).memory_kind:
+        return xla.put_shards(array._arrays, array.aval, array._sharding, [device_of(array)], array._committed, copy=True)
     return put_array(array, device_of(array), array._committed, copy=True)
 
 

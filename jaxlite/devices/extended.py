@@ -56,6 +56,9 @@ class EArray(arrays.Array):
     def is_deleted(self) -> bool:
         return self._base_array.is_deleted()
 
+    def unsafe_buffer_pointer(self) -> int:
+        return self._base_array.unsafe_buffer_pointer()
+
     def copy(self) -> Any:
         return self.dtype.wrap(self._base_array.copy())
 

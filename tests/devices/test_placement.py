@@ -57,6 +57,17 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         with pytest.raises(ValueError, match="cannot overlap"):
             P("x", unreduced={"x"})
 
+    def test_copies_of_results_on_a_mesh_of_one_device():
+        """Such a result is its own shard, which once made copying endless."""
+        mesh = Mesh(np.array(jax.devices()[:1]), ("x",))
+        keys = jax.random.split(jax.random.key(0), 4)
+        for value in (X, keys):
+            put = jax.device_put(value, NamedSharding(mesh, P()))
+            result = jax.jit(lambda x: x[1:])(put)
+            for copied in (result.copy(), copy.copy(result), copy.deepcopy(result), jnp.array(result, copy=True)):
+                assert copied.sharding == result.sharding and copied.committed and jnp.all(copied == value[1:])
+                assert copied.unsafe_buffer_pointer() != result.unsafe_buffer_pointer()
+
     def test_what_no_sharding_is():
         with pytest.raises(ValueError, match="z of P.*not found in mesh"):
             NamedSharding(MESH, P("z"))

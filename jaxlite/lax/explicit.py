@@ -471,6 +471,8 @@ def _top_k(case: _Case, *, axis: int = -1, **params) -> list[Spec]:
 @_rule("fft")
 def _fft(case: _Case, *, fft_lengths: Sequence[int], **params) -> list[Spec]:
     (spec,) = case.specs
+    if case.results[0].shape == case.avals[0].shape:
+        return [spec]  # XLA gathers what it needs, as in JAX
     axes = range(len(spec) - len(fft_lengths), len(spec))
     case.require_whole(0, axes, f"fft operand must be unsharded along the transformed axes. Got {case.avals[0].str_short()}")
     return [_whole(spec, axes)]
@@ -506,10 +508,29 @@ def _reshape(case: _Case, *, new_sizes: Ints, dimensions: Ints | None, **params)
         if after and is_leading and (len(before) == 1 or len(after) == 1) and new_sizes[after[0]] % case.parts(entry) == 0:
             result[after[0]] = entry
             continue
+        split = _spread(case, cut, [new_sizes[axis] for axis in after]) if len(before) == 1 else None
+        if split is not None:
+            for axis, entry in zip(after, split, strict=True):
+                result[axis] = entry
+            continue
         case.refuse("This reshape is not supported. Please specify the sharding of the output via the `out_sharding` argument "
                     "of jax.lax.reshape. Got operand type: "
                     f"{case.avals[0].str_short()}, new sizes: {new_sizes}")
     return [tuple(result)]
+
+
+def _spread(case: _Case, names: list[str], sizes: list[Any]) -> list[Any] | None:
+    """The mesh axes of an axis over those that it is split into: each takes the next ones that divide it; None if it cannot."""
+    left, entries = list(names), []
+    for size in sizes:
+        own: list[Any] = []
+        while left and size != 1:
+            size, rest = divmod(size, case.parts(left[0]))
+            if rest != 0:
+                return None
+            own.append(left.pop(0))
+        entries.append(own[0] if len(own) == 1 else tuple(own) or None)
+    return None if left else entries
 
 
 def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[list[int], list[int]]]:

@@ -65,6 +65,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     SHAPES = [
         (lambda a: a.T, (XY,), "f32[16@y,8@x]"), (lambda a: a[:, None], (XY,), "f32[8@x,1,16@y]"),
         (lambda a: a.reshape(4, 2, 16), (XY,), "f32[4@x,2,16@y]"), (lambda a: a.reshape(128), (XY,), "f32[128@(x,y)]"),
+        (lambda a: a.reshape(4, 2, 16), (BOTH,), "f32[4@x,2@y,16]"), (lambda a: jnp.fft.fft2(a), (XY,), "c64[8@x,16@y]"),
         (lambda a: a.ravel(), (X,), "f32[128@x]"), (lambda a: a.reshape(2, 64, out_sharding=P("y")), (XY,), "f32[2@y,64]"),
         (lambda a: jnp.broadcast_to(a, (3, 8, 16)), (XY,), "f32[3,8@x,16@y]"), (lambda a: a[:4], (XY,), "f32[4@x,16@y]"),
         (lambda a: a[:, 0], (X,), "f32[8@x]"), (lambda a: a[:, ::-1], (X,), "f32[8@x,16]"),

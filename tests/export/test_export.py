@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import collections
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -235,3 +238,24 @@ def test_public_functions_need_no_jit():
     assert export.export(jnp.sin)(np.zeros(3, np.float32)).call(np.zeros(3, np.float32)).tolist() == [0, 0, 0]
     with pytest.raises(ValueError, match="must be the result of `jit`"):
         export.export(lambda x: x)
+
+
+def test_lapack_in_a_process_that_lowers_none_of_it(tmp_path):
+    """The first linear algebra of a process may come from a file, of an exported function or of an executable."""
+    def eigenvalues(x):
+        return jnp.linalg.eigh(x)[0]
+
+    matrix = jnp.array([[2.0, 1.0], [1.0, 2.0]])
+    jitted = jaxlite.jit(eigenvalues)
+    (tmp_path / "function").write_bytes(export.export(jitted)(matrix).serialize())
+    (tmp_path / "executable").write_bytes(pickle.dumps(serialize_executable.serialize(jitted.lower(matrix).compile())))
+    code = f"""if True:
+        import pathlib, pickle, jaxlite, jaxlite.export, jaxlite.numpy as jnp
+        from jaxlite.experimental import serialize_executable
+        folder, matrix = pathlib.Path({str(tmp_path)!r}), jnp.array([[2.0, 1.0], [1.0, 2.0]])
+        loaded = {{kind}}
+        print([round(float(value), 4) for value in loaded(matrix)])"""
+    for kind in ("jaxlite.export.deserialize((folder / 'function').read_bytes()).call",
+                 "serialize_executable.deserialize_and_load(*pickle.loads((folder / 'executable').read_bytes()))"):
+        done = subprocess.run([sys.executable, "-c", code.format(kind=kind)], capture_output=True, text=True, timeout=120)
+        assert done.stdout.strip() == "[1.0, 3.0]", done.stderr

@@ -240,7 +240,8 @@ def_jvp(e.atan2_p, lambda g, ans, x, y: mul(g, div(y, add(e.square(x), e.square(
         lambda g, ans, x, y: mul(g, div(neg(x), add(e.square(x), e.square(y)))))
 def_jvp(e.sinh_p, lambda g, ans, x: mul(g, e.cosh(x)))
 def_jvp(e.cosh_p, lambda g, ans, x: mul(g, e.sinh(x)))
-def_jvp(e.tanh_p, lambda g, ans, x, **accuracy: mul(add(g, mul(g, ans)), sub(const(1, x), ans)))
+# One factor, which is all that a loop has to keep of a step for the gradient.
+def_jvp(e.tanh_p, lambda g, ans, x, **accuracy: mul(g, mul(add(const(1, x), ans), sub(const(1, x), ans))))
 def_jvp(e.asinh_p, lambda g, ans, x: mul(g, e.rsqrt(_one_plus_square(x))))
 def_jvp(e.acosh_p, lambda g, ans, x: mul(g, mul(e.rsqrt(sub(x, const(1, x))), e.rsqrt(add(x, const(1, x))))))
 # Two factors: the square loses the digits of 1 - x near 1.

@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.lazy import loader
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import (
@@ -121,37 +122,15 @@ log2 = unary("log2", _log2, "The logarithm to base 2, element by element.")
 log10 = unary("log10", _log10, "The logarithm to base 10, element by element.")
 
 
-def _log_add(exponential: Callable, base: float) -> Callable:
-    """log(b^x + b^y) to base b, which neither overflows nor underflows."""
+_log_sums = loader("jaxlite.numpy.log_sums")  # with custom derivatives
 
-    def scaled(x):
-        return x if base == math.e else lax.mul(constant(1 / math.log(base), x), x)
-
-    def operation(x, y):
-        # Not by max and abs: these formulas have the derivatives of the sum, of every order, also where x = y.
-        if kind_of(x) == "c":
-            swap = lax.real(x) < lax.real(y)
-            top, low = where_same(swap, y, x), where_same(swap, x, y)
-            sum = top + scaled(lax.log1p(exponential(low - top)))
-            half = math.pi / math.log(base)
-            half, whole = (constant(each, lax.real(sum)) for each in (half, 2 * half))
-            angle = remainder_of(lax.imag(sum) + half, whole)
-            return lax.complex(lax.real(sum), angle - half)
-        difference, swap = lax.sub(x, y), lax.lt(x, y)
-        below = where_same(swap, difference, -difference)
-        same_infinity = lax.eq(x, y) & (difference != difference)
-        below = where_same(same_infinity, constant(0, below), below)
-        return where_same(swap, y, x) + scaled(lax.log1p(exponential(below)))
-
-    return operation
-
-
-logaddexp = with_methods(binary_xy("logaddexp", _log_add(lax.exp, math.e),
+logaddexp = with_methods(binary_xy("logaddexp", lambda x, y: _log_sums().log_add(x, y),
                                    "log(exp(x) + exp(y)), element by element, without overflow.", promote_inexact),
                          -math.inf)
-logaddexp2 = with_methods(binary_xy("logaddexp2", _log_add(lax.exp2, 2),
+logaddexp2 = with_methods(binary_xy("logaddexp2", lambda x, y: _log_sums().log2_add(x, y),
                                     "log2(2 ** x + 2 ** y), element by element, without overflow.", promote_inexact),
                           -math.inf)
+
 
 
 # --- trigonometry ------------------------------------------------------------------------------------

@@ -623,6 +623,7 @@ BETTER_THAN_JAX: list[tuple[str, Callable, Any, Any]] = [
     ("power x**0. at 0", lambda x: jnp.power(x, 0.0), 0., 0.),
     ("logaddexp of two -inf", lambda x: jnp.logaddexp(x[0], x[1]), [-inf, -inf], [1., 0.]),
     ("logaddexp of inf and 0", lambda x: jnp.logaddexp(x[0], x[1]), [inf, 0.], [1., 0.]),
+    ("logaddexp of inf and a number", lambda x: jnp.logaddexp(x, 0.0), inf, 1.),
     ("logaddexp2 of two -inf", lambda x: jnp.logaddexp2(x[0], x[1]), [-inf, -inf], [1., 0.]),
 ]  # fmt: skip
 
@@ -674,3 +675,9 @@ def test_second_derivatives_where_a_formula_branches(x64: None) -> None:
     wrong = [f"{name}: {got}, expected {expected}" for (name, _, _, expected), got in zip(SECOND, found)
              if not np.allclose(got, expected, rtol=1e-9)]
     assert "\n".join(wrong) == ""
+
+
+@pytest.mark.parametrize("function, count", [(jnp.tanh, 1), (jnp.logaddexp, 2), (lambda x: jnp.logaddexp(x, 0.0), 1)])
+def test_a_factor_for_each_argument_is_all_that_is_kept_for_a_gradient(function, count):
+    back = jaxlite.vjp(function, *[np.ones(3, np.float32)] * count)[1]
+    assert [x.shape for x in jaxlite.tree_util.tree_leaves(back)] == [(3,)] * count

@@ -1,0 +1,75 @@
+"""Logarithms of sums of two powers, with derivatives of their own."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.numpy.arithmetic import constant, kind_of, remainder_of, where_same
+from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
+
+
+def _log_add(name: str, exponential: Callable, base: float) -> Callable[[Any, Any], Any]:
+    """log(b^x + b^y) to base b, which neither overflows nor underflows."""
+    log_base = math.log(base)
+
+    def scaled(x, factor):
+        return x if base == math.e else lax.mul(constant(factor, x), x)
+
+    def of_finite(x, y):  # x or y: without a selection XLA:CPU hands this, and what sums it up, to a fast library
+        return lax.max(x, y) + scaled(lax.log1p(exponential(-lax.abs(lax.sub(x, y)))), 1 / log_base)
+
+    def of_reals(x, y):
+        difference = lax.sub(x, y)
+        return where_same(difference != difference, x + y, of_finite(x, y))  # infinities of one sign, or NaN
+
+    @custom_jvp
+    def shares(x, y):
+        """Of each power in the sum, of which the first has all if both are infinite."""
+        difference, is_first = lax.sub(x, y), x >= y
+        lesser = exponential(-lax.abs(difference))  # over the greater power
+        lesser = where_same(is_first & (difference != difference), constant(0, lesser), lesser)
+        of_greater = 1 / (1 + lesser)
+        of_lesser = lesser * of_greater
+        return where_same(is_first, of_greater, of_lesser), where_same(is_first, of_lesser, of_greater)
+
+    @shares.defjvp
+    def shares_jvp(primals, tangents):  # also where x = y, and abs has no derivative
+        one, other = shares(*primals)
+        tangent = scaled(one * other * lax.sub(*tangents), log_base)
+        return (one, other), (tangent, -tangent)
+
+    def derivable(function):
+        def jvp(primals, tangents):
+            terms = [tangent * share for tangent, share in zip(tangents, shares(*primals), strict=True)
+                     if not isinstance(tangent, SymbolicZero)]
+            return function(*primals), functools.reduce(operator.add, terms)
+
+        function.__name__ = name  # in jaxprs
+        result = custom_jvp(function)
+        result.defjvp(jvp, symbolic_zeros=True)
+        return result
+
+    finite, real = derivable(of_finite), derivable(of_reals)
+
+    def operation(x, y):
+        if kind_of(x) != "c":
+            return (finite if any(isinstance(each, np.generic) and np.isfinite(each) for each in (x, y)) else real)(x, y)
+        swap = lax.real(x) < lax.real(y)
+        top, low = where_same(swap, y, x), where_same(swap, x, y)
+        sum = top + scaled(lax.log1p(exponential(low - top)), 1 / log_base)
+        half, whole = (constant(turn / log_base, lax.real(sum)) for turn in (math.pi, 2 * math.pi))
+        angle = remainder_of(lax.imag(sum) + half, whole)
+        return lax.complex(lax.real(sum), angle - half)
+
+    return operation
+
+
+log_add = _log_add("logaddexp", lax.exp, math.e)
+log2_add = _log_add("logaddexp2", lax.exp2, 2)

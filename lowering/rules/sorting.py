@@ -20,15 +20,22 @@ def _canonical_float(ctx: Any, x: Any, dtype: Any, shape: tuple[int, ...] = ()) 
     return ctx.value("stablehlo.select", [is_nan, nan, x], shape, dtype)
 
 
-def _sort_keys(ctx: Any, x: Any, dtype: Any) -> list[tuple[Any, str | None]]:
-    """What to compare of one scalar, most important first: values, and how they compare."""
+def _sort_keys(ctx: Any, x: Any, dtype: Any) -> list[tuple[Any, Any]]:
+    """What to compare of one scalar, most important first: values and their dtypes."""
     if dtype.kind == "c":
         part = np.dtype(dtype.type(0).real.dtype)
-        return [(_canonical_float(ctx, ctx.value(f"stablehlo.{name}", [x], (), part), part), "TOTALORDER")
-                for name in ("real", "imag")]
+        return [(ctx.value(f"stablehlo.{name}", [x], (), part), part) for name in ("real", "imag")]
+    return [(x, dtype)]
+
+
+def _comes(ctx: Any, x: Any, y: Any, dtype: Any, tied: bool) -> Any:
+    """Whether x comes before y, or as well if they are `tied`: zeros are, and NaN, which comes last."""
     if dtype.kind == "b" or "int" in dtype.name:
-        return [(x, None)]
-    return [(_canonical_float(ctx, x, dtype), "TOTALORDER")]
+        return ctx.compare(x, y, "LE" if tied else "LT")
+    if tied:
+        return ctx.value("stablehlo.or", [ctx.compare(x, y, "LE"), ctx.compare(y, y, "NE")], (), _boolean)
+    not_after = ctx.value("stablehlo.not", [ctx.compare(x, y, "GE")], (), _boolean)  # as it is if one is NaN
+    return ctx.value("stablehlo.and", [not_after, ctx.compare(x, x, "EQ")], (), _boolean)
 
 
 def _is_before(ctx: Any, pairs: list[tuple[Any, Any, Any]]) -> Any:
@@ -36,10 +43,10 @@ def _is_before(ctx: Any, pairs: list[tuple[Any, Any, Any]]) -> Any:
     keys = [(x, y, kind) for left, right, dtype in pairs
             for (x, kind), (y, _) in zip(_sort_keys(ctx, left, dtype), _sort_keys(ctx, right, dtype), strict=True)]
     result = None
-    for x, y, kind in reversed(keys):
-        less = ctx.compare(x, y, "LT", kind)
+    for x, y, dtype in reversed(keys):
+        less = _comes(ctx, x, y, dtype, False)
         if result is not None:
-            tied = ctx.value("stablehlo.and", [ctx.compare(x, y, "EQ", kind), result], (), _boolean)
+            tied = ctx.value("stablehlo.and", [_comes(ctx, x, y, dtype, True), result], (), _boolean)
             less = ctx.value("stablehlo.or", [less, tied], (), _boolean)
         result = less
     return result

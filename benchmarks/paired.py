@@ -34,19 +34,25 @@ _TINY = 1e-6
 _LONGEST = 120  # seconds for one program on one side
 
 
+def environment(barriers: bool = True) -> dict[str, str]:
+    """Of a worker: what configures a side is from here."""
+    own = ("JAX", "JAXLITE", "XLA")
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith(own)},
+        "JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false", "PYTHONWARNINGS": "ignore",
+        "JAXLITE_CPU_FUSION_BARRIERS": str(int(barriers)),
+        # LAPACK's threads spin for 0.1 s when they have started: on jaxlite's side in the compile, on JAX's before it.
+        "OPENBLAS_THREAD_TIMEOUT": "4",
+    }  # fmt: skip
+
+
 class Worker:
     """One side's process for one program: it compiles, and calls the program when asked to."""
 
     def __init__(self, python: str, module: str, source: str, name: str, barriers: bool = True):
-        own = ("JAX", "JAXLITE", "XLA")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
-        environment.update(JAX_PLATFORMS="cpu", JAX_ENABLE_COMPILATION_CACHE="false", PYTHONWARNINGS="ignore",
-                           JAXLITE_CPU_FUSION_BARRIERS=str(int(barriers)))
-        # LAPACK's threads spin for 0.1 s when they have started: on jaxlite's side in the compile, on JAX's before it.
-        environment["OPENBLAS_THREAD_TIMEOUT"] = "4"
         self.process = subprocess.Popen(
             ["timeout", str(_LONGEST), python, "-m", "benchmarks.paired", "--work", module, "--source", source, name], cwd=ROOT,
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            env=environment(barriers), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.module = module
         self.best: dict[str, float] = self._answer()
         self.check = self.best.pop("check")

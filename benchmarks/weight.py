@@ -43,7 +43,7 @@ ROOMS = {
         "traceback_util.py tree.py tree_util.py typing.py util.py abstract_arrays.py basearray.py hijax.py "
         "lru_cache.py frozen_dict.py sourcemap.py /tree_util.py /tree.py"),
     "compilation, devices, cache": (
-        "jaxlite/compilation jaxlite/devices lowering/executable.py lowering/partitioning.py "
+        "jaxlite/compilation jaxlite/devices lowering/executable.py lowering/lowered.py lowering/partitioning.py "
         "lowering/platforms.py lowering/plugins.py lowering/report.py lowering/progress.py lowering/xla.py "
         "lowering/cache",
         "array.py cache_key.py compilation_cache.py compilation_cache_interface.py compiler.py dispatch.py "

@@ -1,228 +1,23 @@
-"""From a jaxpr to a loaded executable: the used inputs, the module, the compile, and the time of each step.
+"""From a module to a loaded executable: XLA's options, and the compile, or what the persistent cache has of an earlier one.
 
-`lower` returns a `Lowered`: the MLIR module with a description of its parameters. `compile_lowered` compiles it with XLA.
+The module is that of a `lowering.lowered.Lowered`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from lowering import xla
 from lowering.cache import entries, keys
-from lowering.module import ModuleBuilder, is_ordered, module_name, physical
-from lowering.partitioning import (
-    Meshes,
-    Partitioning,
-    annotate,
-    annotate_kinds,
-    annotate_layouts,
-    devices_of,
-    memory_kinds,
-)
-from lowering.passes.dce import live_parts
-from lowering.several import emit_choice
+from lowering.partitioning import Partitioning, devices_of
 
 BARRIERS = "jaxlite_cpu_fusion_barriers"  # the one compile option that is not XLA's
+OF_LLVM = "--"  # what its options begin with
 _DISABLED = "xla_disable_hlo_passes"
-_OF_LLVM = "--"  # what its options begin with
-_SEVERAL_RESULTS, _OLDER_EMITTER = "xla_cpu_use_multi_output_fusion", "xla_cpu_use_fusion_emitters=False"
-
-
-class Lowered:
-    """An MLIR module for a jaxpr.
-
-    Attributes: `module`; `kept` has for each of constvars + invars whether it is a parameter of the module;
-    `donated` the indices of the parameters whose buffer a result may take, `unusable` the types of those that
-    were offered in vain; `seconds` the time it took; `host_functions` the Python functions that the module calls by their
-    index, `ordered` whether they are to run in the order of the programs that call them. Of the last compile: `barriers`,
-    why there were fusion barriers, and `flags`, what XLA:CPU and LLVM were told beside the options. `sets_layouts` whether a
-    result may lie otherwise in memory though nobody asked for that.
-    """
-
-    __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context", "barriers", "sets_layouts",
-                 "flags", "host_functions", "ordered", "_jaxpr", "_scopes", "_overwritten", "_keep_alive", "_lock",
-                 "_is_simple")
-
-    def __init__(self, module: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
-                 platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]], overwritten: list[Any],
-                 host_functions: list[Callable[..., Any]], keep_alive: list[Any], sets_layouts: bool, is_simple: bool):
-        self.module, self.kept, self.donated, self.unusable = module, kept, donated, unusable
-        self.name, self.platform, self.seconds = name, platform, seconds
-        self.context = module.context
-        self.barriers: list[str] = []
-        self.flags: tuple[str, ...] = ()
-        self.host_functions, self.ordered = host_functions, is_ordered(jaxpr)
-        self._jaxpr, self._scopes, self._overwritten = jaxpr, scopes, overwritten
-        self._keep_alive, self._lock, self.sets_layouts = keep_alive, threading.Lock(), sets_layouts
-        self._is_simple = is_simple
-
-    @contextlib.contextmanager
-    def tuned(self, wanted: bool) -> Iterator[None]:
-        """Within the context the module is as its platform compiles it best, if `wanted`.
-
-        It has fusion barriers: `barriers` says why each of them stands there. `flags` tells what to do with loops.
-        """
-        # Not before something is compiled: a process that finds all of its programs in the cache needs none of them.
-        from lowering.passes import barriers, emitters, fusion, shifts, siblings, tables, unrolling
-
-        with self._lock:
-            wanted = wanted and self.platform == "cpu"
-            shifted = shifts.find(self._jaxpr) if wanted else {}
-            reasons = fusion.barriers(self._jaxpr, shifted) if wanted else {}
-            is_joint = wanted and not reasons and siblings.gains(self._jaxpr)
-            is_older = wanted and not reasons and emitters.prefers_older(self._jaxpr)
-            is_short = wanted and not unrolling.gains(self._jaxpr)
-            self.flags = (*(unrolling.SHORT_LOOPS if is_short else ()), *((_SEVERAL_RESULTS,) if is_joint else ()),
-                          *((_OLDER_EMITTER,) if is_older else ()))
-            is_small = (wanted and not is_joint and self._is_simple
-                        and emitters.is_one_function(self._jaxpr, reasons))
-            with (tables.filled(self._overwritten if wanted else ()),
-                  barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers,
-                  emitters.outlined(self.module, is_small)):
-                yield
-
-    @property
-    def is_unrolled(self) -> bool:
-        """Whether LLVM was to unroll longer loops as well."""
-        return not any(flag.startswith(_OF_LLVM) for flag in self.flags)
-
-    def text(self, debug_info: bool = False) -> str:
-        """The module as StableHLO text; with `debug_info`, with the user's source lines."""
-        return self.module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=None)
-
-    def fingerprint(self) -> str:
-        """A text that is equal in two processes where the modules are."""
-        return keys.digest(xla.canonical_bytecode(self.module)).hex()
-
-    def hlo(self) -> Any:
-        """The module as an XLA computation, before any optimisation."""
-        return xla.to_hlo(self.module)
-
-
-def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bool] = lambda file: False,
-          donated: Sequence[bool] = (), keep_unused: bool = False, result_names: Sequence[str] = (),
-          argument_names: Sequence[str] = (), partitioning: Partitioning | None = None,
-          constants: Sequence[np.ndarray | None] = (), part_of: tuple[Any, tuple[Any, ...]] | None = None,
-          layouts: tuple[Sequence[Any], Sequence[Any]] | None = None,
-          kinds: tuple[Sequence[str | None], Sequence[str | None]] | None = None) -> Lowered:
-    """Lower a jaxpr to a module with the entry function `main`.
-
-    Args:
-      jaxpr: the program; its constvars become the first parameters, but for those whose values are among `constants`.
-      name: the module is called `jit_<name>`.
-      platform: 'cpu', 'gpu' ('cuda', 'rocm'), 'tpu': rules may differ. With several, 'cpu,cuda', `main` takes the index of one
-        of them before all else.
-      is_hidden: whether the frames of a file are left out of source locations.
-      donated: for each invar, whether its buffer may be reused for a result.
-      keep_unused: keep parameters that no equation reads.
-      result_names, argument_names: names for the results and the invars, as pytree paths.
-      partitioning: the devices and shardings of a program over several devices.
-      constants: for each constvar its value, if the module is to contain it, or None; of its type.
-      part_of: of the program of one partition, the mesh along whose axes it exchanges data, and the devices in order.
-      layouts: for each constvar and invar, and for each result, its memory layout (see `annotate_layouts`).
-      kinds: for the same the kind of memory, None for the usual one.
-    """
-    start = time.perf_counter()
-    eqns, used = live_parts(jaxpr)
-    inputs = [*jaxpr.constvars, *jaxpr.invars]
-    values = [*constants, *[None] * (len(inputs) - len(constants))]
-    contained = {var: value for var, value, read in zip(inputs, values, used, strict=True) if read and value is not None}
-    kept = [(read or keep_unused) and value is None for value, read in zip(values, used, strict=True)]
-    parameters = [var for var, keep in zip(inputs, kept, strict=True) if keep]
-    program = jaxpr.replace(constvars=[*contained], invars=parameters, eqns=eqns)
-    targets = platform.split(",")
-    builder = ModuleBuilder(module_name(name), is_hidden, targets[0])
-
-    offered = [False] * len(jaxpr.constvars) + list(donated or [False] * len(jaxpr.invars))
-    offered = [flag for flag, keep in zip(offered, kept, strict=True) if keep]
-    found: Any = ([None] * len(inputs), [None] * len(jaxpr.outvars))
-    if kinds is not None or partitioning is not None:
-        found = _joined(kinds or found, found if partitioning is None else memory_kinds(partitioning))
-    of_arguments, of_results = [kind for kind, keep in zip(found[0], kept, strict=True) if keep], found[1]
-    aliases = _aliases(parameters, jaxpr.outvars, offered, of_arguments, of_results)
-    ir, i32 = builder.ir, builder.i32
-    arg_attributes: list[dict[str, Any]] = [{} for _ in parameters]
-    result_attributes: list[dict[str, Any]] = [{} for _ in jaxpr.outvars]
-    if partitioning is not None:
-        annotate(builder, partitioning, parameters, jaxpr.outvars, kept, arg_attributes, result_attributes)
-    if part_of is not None:
-        builder.meshes = Meshes(builder, part_of[1], part_of[0])
-        builder.meshes.manual_mesh, builder.meshes.manual_axes = part_of[0], frozenset(part_of[0].axis_names)
-    annotate_kinds(builder, (of_arguments, arg_attributes), (of_results, result_attributes))
-    modes: Any = None
-    if layouts is not None:
-        modes = [each for each, keep in zip(layouts[0], kept, strict=True) if keep], layouts[1]
-        annotate_layouts(builder, (parameters, modes[0], arg_attributes), (jaxpr.outvars, modes[1], result_attributes))
-    for index, output in aliases.items():
-        if partitioning is None and (modes is None or _can_alias(modes[0][index], modes[1][output])):
-            arg_attributes[index]["tf.aliasing_output"] = ir.IntegerAttr.get(i32, output)
-        else:  # XLA compares the parts of both
-            arg_attributes[index]["jax.buffer_donor"] = ir.BoolAttr.get(True, builder.context)
-    names = [""] * len(jaxpr.constvars) + list(argument_names or [""] * len(jaxpr.invars))
-    with builder.context:
-        names = [name for name, keep in zip(names, kept, strict=True) if keep]
-        if len(targets) > 1:
-            emit_choice(builder, program, list(contained.values()), targets, result_names, names, arg_attributes,
-                        result_attributes)
-        else:
-            builder.emit_function(program, "main", "public", arg_attributes if any(arg_attributes) else None,
-                                  result_attributes if any(result_attributes) else None, result_names or None, names,
-                                  list(contained.values()))
-    unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
-    if partitioning is not None and aliases:
-        places = [place for place, keep in zip(partitioning.arguments, kept, strict=True) if keep]
-        unusable += [parameters[index].aval for index, output in aliases.items()
-                     if _parts_differ(parameters[index].aval.shape, places[index], partitioning.results[output])]
-    return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
-                   builder.scopes, builder.overwritten, builder.host_functions, builder.keep_alive, builder.sets_layouts,
-                   all(each is None for each in (partitioning, part_of, layouts, kinds)))
-
-
-def _joined(ones: tuple[Any, Any], others: tuple[Any, Any]) -> tuple[list[str | None], list[str | None]]:
-    """For arguments and results the kind of memory that either of both has."""
-    arguments, results = ([one or other for one, other in zip(*pair, strict=True)] for pair in zip(ones, others, strict=True))
-    return arguments, results
-
-
-def _can_alias(given: Any, result: Any) -> bool:
-    """Whether a donated parameter and a result have one layout for certain. Raises: ValueError if XLA chooses one alone."""
-    chosen = [each is not None and each.is_auto for each in (given, result)]
-    if chosen[0] != chosen[1]:
-        one = ("output", "input")[chosen[1]]
-        raise ValueError(
-            f"Input layout being donated was {given} while output layout was {result}. Did you mean to set the "
-            f"**{one} layout** to **Layout.AUTO**? This will allow for the input and output layout to be chosen by XLA and not "
-            f"the layout of the {one} which might not be optimal.")
-    return chosen[0] or given is result is None
-
-
-def _parts_differ(shape: Any, given: Any, made: Any) -> bool:
-    """Whether a device has parts of other sizes of two arrays of a shape, as far as their shardings are known."""
-    return given is not None and made is not None and given.shard_shape(shape) != made.shard_shape(shape)
-
-
-def _aliases(parameters: list[Any], outvars: list[Any], donated: list[bool], given: Sequence[Any], made: Sequence[Any],
-             ) -> dict[int, int]:
-    """Pairs each donated parameter with a result of the same buffer type, in the same kind of memory, first come first served.
-    """
-    if not any(donated):
-        return {}
-    free: dict[Any, list[int]] = {}
-    for index, atom in enumerate(outvars):
-        if hasattr(atom.aval, "shape"):
-            free.setdefault((physical(atom.aval), made[index]), []).append(index)
-    aliases = {}
-    for index, (var, flag) in enumerate(zip(parameters, donated, strict=True)):
-        if flag and hasattr(var.aval, "shape") and free.get((physical(var.aval), given[index])):
-            aliases[index] = free[physical(var.aval), given[index]].pop(0)
-    return aliases
-
 
 # No debug flags of XLA: what they are in Python.
 _BUILD_OPTIONS = {"exec_time_optimization_effort": float, "memory_fitting_effort": float, "optimization_level": int,
@@ -233,7 +28,7 @@ def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers
                     flags: Sequence[str] = ()) -> Any:
     """XLA's options for a device or a partitioning, with debug-option overrides by flag name (`xla_...`), and with `flags`
     that have no such name, or one and a value."""
-    named = [flag for flag in flags if "=" in flag and not flag.startswith(_OF_LLVM)]
+    named = [flag for flag in flags if "=" in flag and not flag.startswith(OF_LLVM)]
     options = xla.with_backend_options(xla.CompileOptions(), [flag for flag in flags if flag not in named])
     devices = devices_of(device)
     options.num_replicas, options.num_partitions = 1, len(devices)
@@ -257,9 +52,9 @@ def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers
     return options
 
 
-def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | None = None,
+def compile_lowered(lowered: Any, device: Any, overrides: dict[str, Any] | None = None,
                     shortcut: Any = None) -> tuple[Any, float, str]:
-    """Compile for a device or a partitioning, or find it in the persistent cache, and then a `shortcut` to it is written.
+    """Compile a `Lowered` for a device or a partitioning, or find it in the persistent cache; a `shortcut` then leads to it.
 
     Returns: the loaded executable, the seconds it took, and what the cache said: "hit", "miss", or "off".
     """

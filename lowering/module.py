@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from lowering import platforms, xla
+from lowering.buffers import physical
 from lowering.metadata import mark as mark_words
 from lowering.metadata import mark_all
 from lowering.rules import DECOMPOSITIONS, ELEMENTWISE, EXTENDED, FOREIGN, RULES, find_rule
@@ -215,9 +216,6 @@ class ModuleBuilder:
         scope.op("func.return", results, [])
 
 
-_BOOL = np.dtype(bool)
-
-
 def is_ordered(program: Any) -> bool:
     """Whether a jaxpr or an equation has effects that happen in the order of the program."""
     return any(getattr(effect, "ordered", False) for effect in program.effects)
@@ -235,15 +233,6 @@ def module_name(name: str) -> str:
     """What the module of a function is called."""
     identifier = "".join(char if char.isalnum() or char in "_.-" else "_" for char in name) or "unnamed"
     return f"jit_{identifier}".rstrip("_")
-
-
-def physical(aval: Any) -> tuple[tuple[int, ...], Any]:
-    """Shape and dtype of the buffer behind an aval; they differ from its own for extended dtypes."""
-    dtype = aval.dtype
-    if isinstance(dtype, np.dtype):
-        return aval.shape, _BOOL if dtype.names else dtype
-    inner = dtype.physical_element()
-    return (*aval.shape, *inner.shape), inner.dtype
 
 
 class RuleContext:

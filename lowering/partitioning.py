@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lowering import xla
-from lowering.module import physical
+from lowering.buffers import physical
 
 
 class Partitioning:

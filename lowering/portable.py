@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from lowering import xla
-from lowering.module import ModuleBuilder, module_name, physical
+from lowering.buffers import physical
+from lowering.module import ModuleBuilder, module_name
 from lowering.partitioning import Partitioning, annotate, annotate_kinds, annotate_layouts, memory_kinds
 from lowering.passes.dce import live_parts
 from lowering.several import emit_choice

@@ -32,7 +32,6 @@ import numpy as np
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 
-
 @contextlib.contextmanager
 def _loaded_on_use(*names: str, **attributes: Any) -> Iterator[None]:
     """Modules that what is imported meanwhile names but does not need: they load when something is asked of them.
@@ -91,9 +90,7 @@ WIDENED = ("float8",) if VERSION >= (0, 11) else ("float8", "bfloat16")
 
 pytree = _jax.pytree
 pytree_registry = pytree.default_registry()
-# What the C++ call path sees as containers: these, and arrays of random keys, which are leaves for everybody else.
-call_registry = pytree.PyTreeRegistry(enable_none=True, enable_tuple=True, enable_namedtuple=True, enable_list=True,
-                                      enable_dict=True)
+call_registry = pytree.PyTreeRegistry()  # what the C++ call path sees as containers: these, and arrays of random keys
 call_registry.__module__, call_registry.__name__ = __name__, "call_registry"  # a pickled call path names it
 Config = _jax.config.Config
 config_unset = _jax.config.unset
@@ -478,9 +475,8 @@ def make_call_path(
     `cache_miss(*args, **kwargs)` does the call itself and returns `(outputs, FastPath or None)`.
     Callables with one `fun` object and equal `key` share their entries in `cache`.
     """
-    return _jax.pjit(
-        name, fun, cache_miss, list(static_argnums), list(static_argnames), key, call_registry, put_argument, cache
-    )
+    statics = list(static_argnums), list(static_argnames)
+    return _jax.pjit(name, fun, cache_miss, *statics, key, call_registry, put_argument, cache)
 
 
 # --- MLIR, loaded at the first compile ---------------------------------------------------------------

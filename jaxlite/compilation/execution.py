@@ -1,14 +1,14 @@
 """Execution: from a jaxpr to an `Executable` on a device.
 
-An executable runs on flat arrays and describes itself to jaxlib's C++ call path. This file, and with it all of `lowering`,
-loads when a program is lowered or compiled for the first time.
+An executable runs on flat arrays and describes itself to jaxlib's C++ call path. This file loads with the first program that is
+compiled, or found in the persistent cache; most of `lowering` only where one is lowered.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,13 +23,17 @@ from jaxlite.devices import placement
 from jaxlite.version import __version__
 from lowering import executable as backend
 from lowering import platforms, report, xla
+from lowering.buffers import physical
 from lowering.cache import ahead, keys, shortcuts
-from lowering.module import physical
 from lowering.partitioning import Partitioning
+
+if TYPE_CHECKING:
+    from lowering.lowered import Lowered
 
 ArrayImpl = xla.ArrayImpl
 _SMALL = 1024  # bytes of an array that is a constant of the module
 load_spread = loader("jaxlite.compilation.spread")
+load_lowering = loader("lowering.lowered")  # not before something is lowered: what is cached is not
 load_processes = loader("jaxlite.devices.processes")
 load_placing = loader("jaxlite.devices.global_arrays")
 
@@ -46,7 +50,7 @@ class Executable:
                  "donated", "layouts", "in_shardings", "out_shardings", "_orders", "_handlers", "_sharding",
                  "_kept_arguments", "_wrapped", "_has_effects", "_ordered", "_met_strays", "__weakref__")
 
-    def __init__(self, loaded: Any, lowered: backend.Lowered | shortcuts.Found, closed: ClosedJaxpr, device: Any,
+    def __init__(self, loaded: Any, lowered: Lowered | shortcuts.Found, closed: ClosedJaxpr, device: Any,
                  committed: bool, compile_seconds: float, cached: str, layouts: Any = None, kinds: Any = None):
         self.loaded, self.device, self.committed = loaded, device, committed
         self.compile_seconds, self.cached = compile_seconds, cached
@@ -168,12 +172,12 @@ def _buffer_aval(aval: Any) -> Any:
 def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Sequence[bool] = (),
                 keep_unused: bool = False, result_names: Sequence[str] = (),
                 argument_names: Sequence[str] = (), place: Any = None, part_of: Any = None,
-                layouts: Any = None, kinds: Any = None) -> backend.Lowered:
+                layouts: Any = None, kinds: Any = None) -> Lowered:
     """Lower for a platform, or for the devices of a `Partitioning`; equations keep the user's source lines.
 
-    `part_of`, `layouts`, `kinds`: as for `lowering.executable.lower`.
+    `part_of`, `layouts`, `kinds`: as for `lowering.lowered.lower`.
     """
-    return backend.lower(closed.jaxpr, name, platform=platform, is_hidden=source.is_hidden_file,
+    return load_lowering().lower(closed.jaxpr, name, platform=platform, is_hidden=source.is_hidden_file,
                          donated=donated, keep_unused=keep_unused, result_names=result_names,
                          argument_names=argument_names, partitioning=place if type(place) is Partitioning else None,
                          constants=_small_constants(closed), part_of=part_of, layouts=layouts, kinds=kinds)
@@ -236,7 +240,7 @@ def follow(shortcut: shortcuts.Shortcut, closed: ClosedJaxpr, device: Any, commi
     return _executable(found.loaded, found, closed, device, committed, found.load_seconds, "hit", layouts, kinds)
 
 
-def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
+def compile_lowered(lowered: Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
                     options: dict[str, Any] | None = None, trace_seconds: float = 0.0,
                     shortcut: shortcuts.Shortcut | None = None, layouts: Any = None, kinds: Any = None) -> Executable:
     """Compile a lowered program for a device; reports the compile to the log and the dump if they are on."""

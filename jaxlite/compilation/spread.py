@@ -25,7 +25,7 @@ from jaxlite.devices import global_arrays, placement
 from jaxlite.devices import sharding as shardings
 from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, concrete_context, context_mesh, get_abstract_mesh
 from lowering import xla
-from lowering.module import physical
+from lowering.buffers import physical
 from lowering.partitioning import Partitioning
 
 if TYPE_CHECKING:

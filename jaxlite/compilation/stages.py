@@ -28,7 +28,7 @@ from lowering import platforms, xla
 
 if TYPE_CHECKING:
     from jaxlite.compilation import execution
-    from lowering import executable as backend
+    from lowering.lowered import Lowered as Module
 
 CompilerOptions = dict[str, str | bool | int | float]
 
@@ -185,7 +185,7 @@ class Lowered(_Stage):
     __slots__ = ("_lowered", "_device", "_committed")
     _tells_weak_types = False  # a module has none
 
-    def __init__(self, program: Program, lowered: backend.Lowered, device: Any, committed: bool):
+    def __init__(self, program: Program, lowered: Module, device: Any, committed: bool):
         super().__init__(program)
         self._lowered, self._device, self._committed = lowered, device, committed
 
@@ -240,7 +240,7 @@ class Lowered(_Stage):
           an `AbstractMesh` without `device_assignment`.
         """
         device = self._device
-        lowered: backend.Lowered | None = self._lowered
+        lowered: Module | None = self._lowered
         if not isinstance(device, xla.Device) and not device.has_devices:
             if device_assignment is None:
                 raise RuntimeError("device_assignment cannot be `None` during compilation. Please pass a tuple of devices to "

@@ -17,7 +17,7 @@ from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.devices import placement
 from jaxlite.devices.sharding import AutoLayout, Format, Layout
 from lowering import xla
-from lowering.module import physical
+from lowering.buffers import physical
 
 ArrayImpl = xla.ArrayImpl
 AUTO = AutoLayout.AUTO

@@ -13,7 +13,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr
 from jaxlite.core.source import is_hidden_file
 from jaxlite.extend.lowering_rules import ModuleContext, constant_makers, current_context
 from lowering import platforms, xla
-from lowering.executable import lower
+from lowering.lowered import lower
 
 
 class TokenSet:

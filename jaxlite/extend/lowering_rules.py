@@ -24,7 +24,8 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.extend.rule_tables import RuleError
 from lowering import platforms, xla
-from lowering.module import LoweringError, ModuleBuilder, RuleContext, element_type_text, physical
+from lowering.buffers import physical
+from lowering.module import LoweringError, ModuleBuilder, RuleContext, element_type_text
 from lowering.rules import FOREIGN, register_foreign
 
 LoweringRule = Callable[..., Any]

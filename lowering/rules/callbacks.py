@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lowering.module import LoweringError, is_ordered, physical
+from lowering.buffers import physical
+from lowering.module import LoweringError, is_ordered
 from lowering.rules import HOST_FUNCTIONS, lowers
 
 

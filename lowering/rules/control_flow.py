@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from lowering import xla
-from lowering.module import LoweringError, is_ordered, physical
+from lowering.buffers import physical
+from lowering.module import LoweringError, is_ordered
 from lowering.rules import lowers
 
 _i32 = np.dtype(np.int32)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from lowering.module import LoweringError, is_ordered, physical
+from lowering.buffers import physical
+from lowering.module import LoweringError, is_ordered
 from lowering.partitioning import quoted, spec_text
 from lowering.rules import lowers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lowering import xla
-from lowering.module import physical
+from lowering.buffers import physical
 from lowering.rules import lowers
 
 

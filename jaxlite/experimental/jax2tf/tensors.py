@@ -13,7 +13,7 @@ from jaxlite.core import dtypes, source
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.core.tree import register_pytree_node
 from jaxlite.core.values import aval_of
-from lowering.module import physical
+from lowering.buffers import physical
 
 
 @functools.cache

@@ -283,14 +283,19 @@ class _Call:
     def _trace(self, tree: Any, avals: Sequence[Any], specs: tuple[Any, ...], debug: Any) -> _Traced:
         out_tree: Any = None
         out_specs: tuple[Any, ...] = ()
+        if not isinstance(self.out_specs, _PerResult):  # before an error of the function itself, which may follow from it
+            given = tree_flatten(self.out_specs, is_leaf=_is_spec)[0]
+            self._check_axes("out_specs", [spec for spec in given if spec is not None])
 
         def flat(*parts: Any) -> list[Any]:
             nonlocal out_tree, out_specs
             outs, out_tree = flatten_outputs(self.fun(*tree.unflatten(parts)), debug)
             result = out_tree.unflatten(outs)
-            given = self.out_specs
-            out_specs = self._flat_specs("out_specs", given.specs(result) if isinstance(given, _PerResult) else given, result)
-            self._check_axes("out_specs", out_specs)
+            wanted = self.out_specs
+            each = isinstance(wanted, _PerResult)
+            out_specs = self._flat_specs("out_specs", wanted.specs(result) if each else wanted, result)
+            if each:
+                self._check_axes("out_specs", out_specs)
             for out, spec in zip(outs, out_specs, strict=True):
                 self._check_result(aval_of(out), spec)
             return [_as_out(out, spec) for out, spec in zip(outs, out_specs, strict=True)]

@@ -284,6 +284,8 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         (lambda: over(lambda x: x, P("x"), P("x"))(X[:3]), ValueError, "4 does not evenly divide 3"),
         (lambda: over(lambda x: x, P("z"), P("x"))(X), ValueError, "in_specs refers to 'z'"),
         (lambda: over(lambda x: x, P("x"), P("x"), axis_names={"y"})(X), ValueError, "must refer to an axis marked as manual"),
+        (lambda: over(lambda x: lax.psum(x, "x"), P("y"), P("x"), axis_names={"y"})(X), ValueError,
+         "out_specs argument must refer to an axis marked as manual"),
         (lambda: over(lambda x: x, P("x"), P("x"), axis_names={"q"})(X), ValueError, "to be a subset of mesh.axis_names"),
         (lambda: over(lambda x: x, 3, P("x")), TypeError, "must be a pytree of `jax.sharding.PartitionSpec` instances"),
         (lambda: over(lambda x, y: x, (P("x"),), P("x"))(X, X), ValueError, "pytree structure error"),

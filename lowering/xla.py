@@ -346,10 +346,10 @@ if VERSION < (0, 11):
     def _guard(name: str) -> None:
         native = getattr(ArrayImpl, name)
 
-        def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def checked(self: Any) -> Any:
             if self.is_deleted():
                 raise RuntimeError(f"Array has been deleted with shape={self.aval}.")
-            return native(self, *args, **kwargs)
+            return native(self)
 
         checked.__name__ = name
         setattr(ArrayImpl, name, checked)

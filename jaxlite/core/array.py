@@ -318,7 +318,7 @@ def _install() -> None:
                                         doc="Whether this process holds all of the data.")
     cls.is_fully_replicated = property(lambda self: self._sharding.is_fully_replicated,
                                        doc="Whether each device holds all of the data.")
-    cls.devices = lambda self: set(self.sharding.device_set)
+    cls.devices = lambda self: set(self._sharding.device_set) if is_spread(self) else {self._sharding._device}
     cls._value = property(host_value)
     cls.__bool__ = _bool
     cls.__index__ = _index

@@ -7,7 +7,7 @@ their kind, so `x + 1.0` keeps the dtype of `x`. All functions are memoized: on 
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -497,11 +497,20 @@ def promote_types(a: Any, b: Any) -> np.dtype:
     >>> promote_types('bfloat16', 'float16'), promote_types('int32', float)
     (dtype('float32'), dtype('float64'))
     """
+    try:
+        return _promoted(a, b, _promotion.value, _x64.value)
+    except TypeError:  # one cannot be hashed, or the two do not promote
+        pass
+    return _promoted.__wrapped__(a, b, _promotion.value, _x64.value)
+
+
+@lru_cache(4096, typed=True)
+def _promoted(a: Any, b: Any, mode: str, x64: bool) -> np.dtype:
     given = [(_dtype_of(spec), isinstance(spec, type) and spec in _WEAK_TYPES) for spec in (a, b)]
     for dtype, _ in given:
         if isinstance(dtype, ExtendedDType):
             raise TypeError(f"Cannot interpret '{dtype}' as a data type that promotes to others")
-    result = _node_result(_join(frozenset(_node(*each) for each in given), _promotion.value), True)[0]
+    result = _node_result(_join(frozenset(_node(*each) for each in given), mode), True)[0]
     return canonicalize_dtype(result) if result == int64 and all(dtype != int64 for dtype, _ in given) else result
 
 

@@ -204,4 +204,5 @@ def boundary(fun: F) -> F:
             hide_own_frames(error)
             raise
 
+    call.is_boundary = True  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]

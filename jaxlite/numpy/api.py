@@ -96,7 +96,9 @@ def api(fun: F) -> F:
                 hide_own_frames(error)
                 raise
 
-    return functools.wraps(fun)(wrapper)  # type: ignore[return-value]
+    wrapper = functools.wraps(fun)(wrapper)
+    wrapper.is_boundary = True
+    return wrapper
 
 
 def _hashable(arg):

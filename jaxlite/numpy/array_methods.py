@@ -161,6 +161,9 @@ def _copy(self, order=None):
 
 
 def _function(function: Callable) -> Callable:
+    if getattr(function, "is_boundary", False):
+        return function
+
     @boundary
     def method(self, *args, **kwargs):
         return function(self, *args, **kwargs)
@@ -173,12 +176,12 @@ def _function(function: Callable) -> Callable:
 
 _METHODS: dict[str, Callable] = {
     "reshape": _reshape, "transpose": _transpose, "astype": _astype, "flatten": _flatten, "compress": _compress,
-    "view": _view, "copy": _copy,
+    "view": _view, "copy": _copy, "ravel": manipulation.ravel,
     **{name: _function(getattr(module, name)) for module, names in (
         (reductions, "all any sum prod max min mean var std ptp cumsum cumprod"),
         (searching, "argmax argmin nonzero searchsorted"),
         (sorting, "sort argsort argpartition"),
-        (manipulation, "ravel repeat squeeze swapaxes choose diagonal"),
+        (manipulation, "repeat squeeze swapaxes choose diagonal"),
         (linear, "dot trace"),
         (indexing, "take"),
         (ufuncs, "clip round conj conjugate"),
@@ -186,13 +189,30 @@ _METHODS: dict[str, Callable] = {
 }  # fmt: skip
 
 
+_SMALL_ROW = 1 << 14  # bytes
+
+
 @boundary
 def _iterate(self):
     if not self.shape:
         raise TypeError("iteration over a 0-d array")
-    if state.trace is eager_trace:
-        return iter(shaping.unstack(self)) if self.shape[0] <= 32 else (self[index] for index in range(self.shape[0]))
-    return iter(shaping.unstack(self))
+    return _rows(self) if state.trace is eager_trace else iter(shaping.unstack(self))
+
+
+def _rows(x):
+    """The rows of an array outside of a trace, when they are asked for. Of many, a hundred small ones come from one program."""
+    size = x.shape[0]
+    try:
+        if size <= 32:
+            yield from shaping.unstack(x)
+        elif arrays.is_spread(x) or x.nbytes > size * _SMALL_ROW:
+            yield from (x[index] for index in range(size))
+        else:
+            for start in range(0, size, 100):
+                yield from shaping.unstack(x[start:start + 100])
+    except Exception as error:
+        hide_own_frames(error)
+        raise
 
 
 def _contains(self, item):
@@ -253,8 +273,8 @@ def attach(cls) -> None:
     cls.at = property(at_property, doc="Functional updates: x.at[index].set(value) and the like.")
     cls.T = property(lambda self: manipulation.transpose(self), doc="The array with its axes reversed.")
     cls.mT = property(lambda self: manipulation.matrix_transpose(self), doc="The last two axes exchanged.")
-    cls.real = property(lambda self: ufuncs.real(self), doc="The real part.")
-    cls.imag = property(lambda self: ufuncs.imag(self), doc="The imaginary part.")
+    cls.real = property(ufuncs.real, doc="The real part.")
+    cls.imag = property(ufuncs.imag, doc="The imaginary part.")
     cls.flat = property(_no_flat)
 
 

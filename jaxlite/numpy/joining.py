@@ -143,7 +143,7 @@ def column_stack(tup):
     return _column_stack(*_parts("column_stack", tup))
 
 
-@boundary
+@api
 def block(arrays):
     """An array from nested lists of blocks: innermost lists are joined along the last axis, and so on."""
 

@@ -294,3 +294,23 @@ def test_methods_show_the_parameters_of_their_functions():
         assert parameters[-6:] == list(inspect.signature(jnp.sum).parameters)[-6:] and ("a" in parameters) == (value is ARRAY)
     assert list(inspect.signature(jnp.ones(3).take).parameters)[:2] == ["indices", "axis"]
     assert "<not-specified>" in str(inspect.signature(jax.jit))
+
+
+@pytest.mark.parametrize("size", [1, 32, 33, 100, 101, 250])
+def test_rows_come_in_order_and_when_they_are_asked_for(size):
+    x = np.arange(3 * size, dtype=np.int32).reshape(size, 3)
+    array = jnp.asarray(x)
+    rows = list(array)
+    assert len(rows) == size and all(type(row) is type(array) and row.dtype == x.dtype for row in rows)
+    np.testing.assert_array_equal(np.stack(rows), x)
+    first = next(iter(array))
+    np.testing.assert_array_equal(first, x[0])
+    gone = iter(array)
+    array.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        next(gone)
+
+
+def test_large_rows_are_read_one_by_one():
+    x = np.arange(40 * 5000, dtype=np.float32).reshape(40, 5000)
+    np.testing.assert_array_equal(np.stack(list(jnp.asarray(x))), x)

@@ -42,7 +42,7 @@ def _gaussian(x, scale: float):
 
 
 def_jvp(s.erf_p, lambda g, ans, x: e.mul(g, _gaussian(x, 2 / math.sqrt(math.pi))))
-def_jvp(s.erfc_p, lambda g, ans, x: e.mul(g, _gaussian(x, -2 / math.sqrt(math.pi))))
+def_jvp(s.erfc_p, lambda g, ans, x, **accuracy: e.mul(g, _gaussian(x, -2 / math.sqrt(math.pi))))
 def_jvp(s.erf_inv_p, lambda g, ans, x: e.mul(g, e.mul(const(math.sqrt(math.pi) / 2, x), e.exp(e.square(ans)))))
 
 # --- gamma and zeta ----------------------------------------------------------------------------------

@@ -372,7 +372,11 @@ def test_primitives_take_the_parameters_that_jax_leaves_out_or_adds():
     def values(x):
         return lax.linalg.svd_p.bind(x, full_matrices=False, compute_uv=False)[0]
 
-    for f, expected in ((convert, x.astype("int32")), (values, [3, 2])):
+    def rest(x):
+        return lax.erfc_p.bind(x, accuracy=None)
+
+    for f, expected in ((convert, x.astype("int32")), (values, [3, 2]), (rest, lax.erfc(x))):
         for found in (f(x), jax.jit(f)(x), jax.vmap(f)(x[None])[0]):
             np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(rest)(0.0), -2 / np.sqrt(np.pi), rtol=1e-6)
     np.testing.assert_allclose(jax.grad(lambda x: values(x).sum())(x), [[1, 0], [0, 1], [0, 0]], atol=1e-6)

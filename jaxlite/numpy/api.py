@@ -93,12 +93,23 @@ def api(fun: F) -> F:
                     if pinned:
                         trace.pin(None)
             except Exception as error:
+                unknown = _unknown_keyword(code, kwargs)
+                if unknown is not None and type(error) is TypeError:
+                    error.args = (f"{plain.__name__}() got an unexpected keyword argument {unknown!r}",)
                 hide_own_frames(error)
                 raise
 
     wrapper = functools.wraps(fun)(wrapper)
     wrapper.is_boundary = True
     return wrapper
+
+
+def _unknown_keyword(code: Any, kwargs: dict[str, Any]) -> str | None:
+    """A keyword that a function does not have: a compiled call complains about its value first."""
+    if code.co_flags & 0x08:  # it takes any: inspect.CO_VARKEYWORDS
+        return None
+    known = code.co_varnames[code.co_posonlyargcount:code.co_argcount + code.co_kwonlyargcount]
+    return next((name for name in kwargs if name not in known), None)
 
 
 def _hashable(arg):

@@ -380,3 +380,10 @@ def test_primitives_take_the_parameters_that_jax_leaves_out_or_adds():
             np.testing.assert_allclose(found, expected, rtol=1e-6)
     np.testing.assert_allclose(jax.grad(rest)(0.0), -2 / np.sqrt(np.pi), rtol=1e-6)
     np.testing.assert_allclose(jax.grad(lambda x: values(x).sum())(x), [[1, 0], [0, 1], [0, 0]], atol=1e-6)
+
+
+@pytest.mark.parametrize("call", [lambda x: jnp.max(x, dtype=jnp.float32), lambda x: jnp.select([x > 0], [x], mode="a")])
+def test_keywords_that_are_not_there(call):
+    for function in (call, jax.jit(call)):
+        with pytest.raises(TypeError, match=r"(max|select)\(\) got an unexpected keyword argument '(dtype|mode)'"):
+            function(np.ones(3, np.float32))

@@ -87,6 +87,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "pretty_printer": [("jaxlite.as_jax.texts", "text")],  # haliax
     "public_test_util": [("jaxlite.as_jax.testing", "check_close")],  # tinygp
     "random": [("collections.abc", "Shape=Sequence")],  # evermore
+    "random.threefry2x32": [("jaxlite.random.threefry", "threefry_fold_in=fold_in threefry_random_bits=random_bits "
+                                                        "threefry_seed=seed threefry_split=split")],  # quax
     "scipy": [],
     "scipy.sparse": [],
     "scipy.sparse.linalg": [("jaxlite.as_jax.linalg", "_norm _gmres_solve"),  # pyscfad

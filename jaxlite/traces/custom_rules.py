@@ -16,6 +16,7 @@ from typing import Any
 from jaxlite.core.aval import AbstractRef, with_axis, without_axis
 from jaxlite.core.errors import UnexpectedTracerError
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import has_program, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
@@ -25,7 +26,20 @@ from jaxlite.traces.jvp import Zero, instantiate, tangent_aval, zero_for
 from jaxlite.traces.linearize import with_user_rule
 from jaxlite.traces.transpose import backward, is_linear
 
-custom_jvp_call_p = Primitive("custom_jvp_call", multiple_results=True)
+_libraries = loader("jaxlite.extend.custom_calls")
+
+
+class _CustomJVPCall(Primitive):
+    """A primitive that traces of libraries know by its function and rule."""
+
+    def hand_over(self, process: Callable[..., Any], args: Sequence[Any], params: dict[str, Any]) -> Any:  # type: ignore[override]
+        return _libraries().handed_over(process, args, params)
+
+    def bind_with_trace(self, trace: Any, args: Sequence[Any], *avals_and_params: Any) -> Any:
+        return super().bind_with_trace(trace, *_libraries().taken_back(args, avals_and_params[-1]))
+
+
+custom_jvp_call_p = _CustomJVPCall("custom_jvp_call", multiple_results=True)
 custom_vjp_call_p = Primitive("custom_vjp_call", multiple_results=True)
 custom_linear_p = Primitive("custom_linear", multiple_results=True)
 custom_linear_p.takes_refs = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -169,6 +171,82 @@ def test_a_trace_of_a_library():
     out, names = count(lambda x: jnp.sin(x) * 2, np.ones(2, np.float32))
     assert names == ["sin", "mul"]
     np.testing.assert_allclose(jax.jit(lambda x: count(lambda y: jnp.sin(y) * 2, x)[0])(np.ones(2)), out, rtol=1e-6)
+
+
+def test_a_trace_of_a_library_processes_custom_jvp_calls():
+    """It gets function and rule apart, and gives them to the trace outside, which differentiates by the rule."""
+
+    class Boxed(jax.core.Tracer):
+        def __init__(self, trace, value):
+            super().__init__(trace, jax.typeof(value))
+            self.value = value
+
+    class Boxing(jax.core.Trace):
+        def __init__(self, parent):
+            super().__init__()
+            self.parent_trace = parent
+
+        def process_primitive(self, primitive, tracers, params):
+            out = primitive.bind_with_trace(self.parent_trace, [getattr(each, "value", each) for each in tracers], params)
+            return [Boxed(self, each) for each in out] if primitive.multiple_results else Boxed(self, out)
+
+        def process_custom_jvp_call(self, primitive, fun, jvp, tracers, *, symbolic_zeros):
+            with core.take_current_trace():
+                seen.append((fun.call_wrapped(2.0, 3.0), jvp.call_wrapped(2.0, 3.0, 1.0, vanishes)[1]))
+            counted, out_count = counting(fun)
+            values = [each.value for each in tracers]
+            if by_params:
+                params = {"subfuns": (counted, jvp), "symbolic_zeros": symbolic_zeros}
+                outs = primitive.bind_with_trace(self.parent_trace, values, [jax.typeof(each) for each in values], params)
+            else:
+                outs = primitive.bind_with_trace(self.parent_trace, (counted, jvp, *values), {"symbolic_zeros": symbolic_zeros})
+            calls.append(out_count)
+            return [Boxed(self, out) for out in outs]
+
+    @linear_util.transformation_with_aux2
+    def counting(fun, store, *args):
+        outs = fun(*args)
+        store.store(len(outs))
+        return outs
+
+    @jax.custom_jvp
+    def f(x, y):
+        return x * y
+
+    @f.defjvp
+    def rule(primals, tangents):
+        return f(*primals), 100 * tangents[0]
+
+    vanishes = jax.custom_derivatives.SymbolicZero(jax.typeof(np.float32(1)))
+    seen, calls = [], []
+
+    def boxed(x):
+        y = x + 1
+        with core.take_current_trace() as parent:
+            trace = Boxing(parent)
+            with core.set_current_trace(trace):
+                return f(Boxed(trace, x), Boxed(trace, y)).value
+
+    for by_params in (True, False):
+        assert boxed(2.0) == 6.0 and calls.pop()() == 1
+        assert jax.grad(boxed)(2.0) == jax.jit(jax.grad(boxed))(2.0) == jax.grad(jax.jit(boxed))(2.0) == 100.0
+        assert jax.jit(boxed)(3.0) == 12.0
+    assert seen and all(outs == [6.0] and tangent == 100.0 for outs, tangent in seen)
+
+
+def test_a_block_of_a_trace_that_is_never_left_changes_nothing_when_it_is_collected():
+    taking = core.take_current_trace()
+    setting = core.set_current_trace(taking.__enter__())
+    setting.__enter__()
+
+    def f(x):
+        nonlocal taking, setting
+        before = core.get_opaque_trace_state()
+        taking = setting = None
+        gc.collect()
+        return before == core.get_opaque_trace_state()
+
+    assert jax.jit(f)(1.0)
 
 
 def test_eval_shape_of_functions_that_return_descriptions():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from jaxlite.core.staging import StagingTrace
@@ -45,19 +43,27 @@ def find_top_trace(_: Any) -> Any:
     return state.trace
 
 
-@contextmanager
-def set_current_trace(trace: Any, check_leaks: bool = False) -> Iterator[None]:
+# Classes, not generators: a block that is abandoned, in a generator that is dropped, then changes nothing when it is collected.
+
+
+def set_current_trace(trace: Any, check_leaks: bool = False) -> set_trace:
     """Make a trace current inside a `with` block; None: the one that runs operations at once."""
-    with eager_execution() if trace is None else set_trace(trace):
-        yield
+    return eager_execution() if trace is None else set_trace(trace)
 
 
-@contextmanager
-def take_current_trace() -> Iterator[Any]:
+class take_current_trace:
     """The current trace; inside the `with` block, operations are run at once until another is made current."""
-    taken = state.trace
-    with eager_execution():
-        yield taken
+
+    __slots__ = ("_eager",)
+
+    def __enter__(self) -> Any:
+        taken = state.trace
+        self._eager = eager_execution()
+        self._eager.__enter__()
+        return taken
+
+    def __exit__(self, *error: Any) -> None:
+        self._eager.__exit__(*error)
 
 
 def eval_context() -> set_trace:

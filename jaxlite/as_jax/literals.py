@@ -1,4 +1,4 @@
-"""Classes of JAX for numbers that carry a dtype inside programs. Libraries ask whether a value is one; here programs have none."""
+"""Classes of JAX for numbers that carry a dtype inside programs. Libraries ask whether a value is one; here none is."""
 
 from __future__ import annotations
 

@@ -69,8 +69,7 @@ class Lowered:
             reasons = fusion.barriers(self._jaxpr, shifted) if wanted else {}
             is_joint = wanted and not reasons and siblings.gains(self._jaxpr)
             is_older = wanted and not reasons and emitters.prefers_older(self._jaxpr)
-            is_short = wanted and not unrolling.gains(self._jaxpr)
-            self.flags = (*(unrolling.SHORT_LOOPS if is_short else ()), *((_SEVERAL_RESULTS,) if is_joint else ()),
+            self.flags = (*(unrolling.options(self._jaxpr) if wanted else ()), *((_SEVERAL_RESULTS,) if is_joint else ()),
                           *((_OLDER_EMITTER,) if is_older else ()))
             is_small = (wanted and not is_joint and self._is_simple
                         and emitters.is_one_function(self._jaxpr, reasons))

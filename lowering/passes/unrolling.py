@@ -1,17 +1,21 @@
-"""Which loops of a program LLVM shall unroll on the CPU: the short ones, or all that XLA has it unroll.
+"""Which loops of a program LLVM shall unroll on the CPU: none, the short ones, or all that XLA has it unroll.
 
 XLA has LLVM unroll every loop of few turns, and a fifth of a compile goes into that. What pays are the shortest ones: a
 reduction over a few elements, a row of three, a turn that differs from the others. They are a loop in the loop over all rows,
 which LLVM vectorizes only once the inner one is gone. So LLVM gets a lower limit for what an unrolled loop may cost, and it
 vectorizes rows of eight elements, which it leaves alone otherwise if it has to ask first whether arrays overlap.
 
-That does not do for costly functions in rows of fewer than 16 elements, which are too much code for this limit, for
+Programs that only compute arrays with long rows, sum them up and multiply matrices have no such loops: LLVM unrolls none of
+theirs, and does without its reduction of addresses, which pays for moves of short rows alone.
+
+SHORT_LOOPS does not do for costly functions in rows of fewer than 16 elements, which are too much code for this limit, for
 reductions across rows that the library does not do, and for an update of a single position: XLA's loop stores each element
 where it was, and only when it is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,10 +25,14 @@ import numpy as np
 from lowering.passes.fusion import ELEMENTWISE, LIBRARY_REDUCTION, RUN_COST, bodies, call_body
 
 SHORT_LOOPS = ("--unroll-threshold=75", "--vectorizer-min-trip-count=8")
+NO_LOOPS = ("xla_cpu_disable_loop_unrolling", "--disable-lsr")
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _REDUCTIONS = frozenset((*_IN_LIBRARY, *"reduce_prod reduce_and reduce_or reduce_xor reduce argmax argmin".split()))
+_SUMS_ROWS = frozenset((*_IN_LIBRARY, "dot_general"))
+_IN_LONG_LOOPS = ELEMENTWISE | _SUMS_ROWS | frozenset(
+    "broadcast_in_dim reshape squeeze slice dynamic_slice iota empty copy bitcast_convert_type stop_gradient name".split())
 _COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 _LOOPS = ("while", "scan")
 _FEW = 1024  # elements that are reduced in no time
@@ -36,25 +44,49 @@ _MODULUS, _ROUNDING = 20, 6  # what the absolute value of a complex number costs
 _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which take turns in few vectors of a row
 _FEW_VECTORS = range(16, 101)  # elements of a row that are few vectors
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
+_LITTLE = 1 / 50  # of all operations, which may be slow
+_PRODUCTS = 8  # that the library computes in the time of an operation
 _TURNS = 16  # of a loop, where it is not known
 
 
-def gains(jaxpr: Any) -> bool:
-    """Whether a program, or a program in its equations, runs faster if LLVM unrolls longer loops as well."""
-    operations = in_short_rows = 0.0
+def options(jaxpr: Any) -> tuple[str, ...]:
+    """Flags of XLA and LLVM for a program, and for the programs in its equations: none, SHORT_LOOPS or NO_LOOPS."""
+    operations = in_short_rows = in_products = not_long = 0.0
     for eqn, in_loop in equations(jaxpr):
         if _reduces_across_rows(eqn, in_loop) or _updates_one_position(eqn):
-            return True
+            return ()
         if not eqn.outvars or call_body(eqn) is not None or bodies(eqn):
             continue
         name, out = eqn.primitive.name, eqn.outvars[0].aval
-        cost, row = _cost(eqn), _row(out)
-        done = cost * getattr(out, "size", 1) * (_TURNS if in_loop else 1)
+        cost, row, turns = _cost(eqn), _row(out), _TURNS if in_loop else 1
+        done = cost * getattr(out, "size", 1) * turns
         operations += done
         is_slow = 1 < row < _ROW and row != _EVEN_ROW and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
         if is_slow or in_loop and name in _TWO_WAYS and row in _FEW_VECTORS:
             in_short_rows += done
-    return in_short_rows > max(_LEAST, _SHARE * operations)
+        if name == "dot_general":
+            in_products += turns * _products(eqn) / _PRODUCTS
+        if not _is_long(eqn, in_loop):
+            not_long += cost * turns * max([getattr(atom.aval, "size", 1) for atom in (*eqn.invars, *eqn.outvars)])
+    if in_short_rows > max(_LEAST, _SHARE * operations):
+        return ()
+    return NO_LOOPS if not_long <= _LITTLE * (operations + in_products) else SHORT_LOOPS
+
+
+def _is_long(eqn: Any, in_loop: bool) -> bool:
+    """Whether its loops are long: over rows of all operands and results, whose elements are vectorized."""
+    name, avals = eqn.primitive.name, [atom.aval for atom in (*eqn.invars, *eqn.outvars)]
+    if name not in _IN_LONG_LOOPS or not all(aval.dtype.kind in "fiub" and not 0 < _row(aval) < _ROW for aval in avals):
+        return False
+    if name == "dot_general":
+        return bool(eqn.params["dimension_numbers"][0][0])
+    return name not in _SUMS_ROWS or avals[0].dtype.kind == "f" and not in_loop
+
+
+def _products(eqn: Any) -> int:
+    """The products of two elements in a matrix product."""
+    operand, axes = eqn.invars[0].aval, eqn.params["dimension_numbers"][0][0]
+    return eqn.outvars[0].aval.size * math.prod(operand.shape[axis] for axis in axes)
 
 
 def equations(jaxpr: Any, in_loop: bool = False, seen: set[tuple[int, bool]] | None = None) -> Iterator[tuple[Any, bool]]:

@@ -39,9 +39,12 @@ def total(count: int, term: Callable[[Any, Any], tuple[Any, Any]], first):
 # --- exponential integrals ---------------------------------------------------------------------------
 
 
-def _fraction(n, x):
-    """exp(x) E_n(x) for x > 1, by the even part of its continued fraction (DLMF 8.19.17), from the end."""
-    count = 88
+def _fraction(n, x, counts=(32, 88)):
+    """exp(x) E_n(x) for x > 1, by the even part of its continued fraction (DLMF 8.19.17), from the end.
+
+    `counts`: how many steps float32 takes, and float64.
+    """
+    count = counts[jnp.real(x).dtype.itemsize > 4]
 
     def step(k, value):
         j = (count - k).astype(jnp.real(x).dtype)
@@ -157,7 +160,7 @@ def _sici(x) -> tuple[Any, Any]:
     cosine = np.euler_gamma + jnp.log(small) + square * polynomial(terms[2::2], square)
     # E_1(i x) = -Ci(x) + i (Si(x) - pi / 2), DLMF 6.5.5.
     turn = lax.complex(jnp.cos(large), -jnp.sin(large))
-    far = turn * _fraction(1.0, lax.complex(jnp.zeros_like(large), large))
+    far = turn * _fraction(1.0, lax.complex(jnp.zeros_like(large), large), (16, 40))
     far_sine, far_cosine = jnp.imag(far) + math.pi / 2, -jnp.real(far)
     far_sine, far_cosine = jnp.where(is_infinite, math.pi / 2, far_sine), jnp.where(is_infinite, 0, far_cosine)
     return jnp.sign(x) * jnp.where(is_small, sine, far_sine), jnp.where(is_small, cosine, far_cosine)

@@ -181,15 +181,15 @@ def _check(mesh: Any, spec: Any) -> None:
                         if isinstance(spec, tuple) else f"NamedSharding takes a mesh and a PartitionSpec, got {spec!r}")
     if not isinstance(mesh, (Mesh, AbstractMesh)):
         raise TypeError(f"NamedSharding takes a Mesh or an AbstractMesh, got {mesh!r}")
-    seen = set()
-    for name in (*used_axes(spec), *spec.unreduced, *spec.reduced):
+    seen, summed = set(), (*spec.unreduced, *spec.reduced)
+    for name in (*used_axes(spec), *summed):
         if name not in mesh.shape:
             raise ValueError(f"Resource axis: {name} of {spec} is not found in mesh: {mesh.axis_names}.")
         if name in seen:
             raise DuplicateSpecError("A single NamedSharding spec specification can map every mesh axis to at most one "
                                      f"positional dimension, but {spec} has duplicate entries for `{name}`")
         seen.add(name)
-    for what, axes in (("Unreduced", spec.unreduced), ("Reduced", spec.reduced)):
+    for what, axes in (("Unreduced", spec.unreduced), ("Reduced", spec.reduced)) if summed else ():
         if any(mesh.axis_types[mesh.axis_names.index(name)] is AxisType.Auto for name in axes):
             raise ValueError(f"{what} axes can only refer to mesh axes that is of type `Explicit`. Got {what.lower()} axes: "
                              f"{axes} and mesh: {mesh}")
@@ -334,6 +334,7 @@ def local_devices(sharding: Any) -> tuple[Any, ...]:
     return tuple(filter(is_local, devices_of(sharding))) if type(sharding) is SingleDeviceSharding else _local(sharding.mesh)
 
 
+@functools.lru_cache(4096)
 def normalized(spec: PartitionSpec, mesh: Any) -> tuple[Any, ...]:
     """A spec's partitions without what cuts nothing: axes of size one, and None at the end."""
     kept = [_canonical([name for name in axes_of(partition) if mesh.shape[name] > 1]) for partition in spec]
@@ -425,9 +426,12 @@ def named_sharding(spec: Any, complaint: str, error: type[Exception] = RuntimeEr
 
 
 def _shard_shape(sharding: Any, shape: Any) -> Ints:
-    shape = tuple(shape)
-    if type(sharding) is SingleDeviceSharding:
-        return shape
+    shape = tuple([int(size) if isinstance(size, np.integer) else size for size in shape])  # a key, equal to one of ints
+    return shape if type(sharding) is SingleDeviceSharding else _part_shape(sharding, shape)
+
+
+@functools.lru_cache(4096)
+def _part_shape(sharding: Any, shape: Ints) -> Ints:
     check_shape(sharding, shape)
     return tuple(size // parts for size, parts in zip(shape, tiling(sharding, len(shape)), strict=True))
 
@@ -451,7 +455,17 @@ def _update(sharding: Any, **kwargs: Any) -> Any:
 
 
 def _is_replicated(sharding: Any) -> bool:
-    return not sharding.spec.unreduced and all(sharding.mesh.shape[name] == 1 for name in used_axes(sharding.spec))
+    return _cuts_nothing(sharding.mesh, sharding.spec)
+
+
+@functools.lru_cache(4096)
+def _cuts_nothing(mesh: Any, spec: PartitionSpec) -> bool:
+    return not spec.unreduced and all(mesh.shape[name] == 1 for name in used_axes(spec))
+
+
+def _is_addressable(sharding: Any) -> bool:
+    return len(_local(sharding.mesh)) == sharding.mesh.size if type(sharding.mesh) is Mesh else all(
+        map(is_local, devices_of(sharding)))
 
 
 def _restore_sharding(mesh: Any, spec: Any, memory_kind: Any) -> Any:
@@ -478,8 +492,7 @@ def _install() -> None:
         each.__deepcopy__ = lambda self, memo: self
     named: Any = NamedSharding
     named.is_fully_replicated = property(_is_replicated, doc="Whether each device holds all of an array.")
-    named.is_fully_addressable = property(lambda self: all(map(is_local, devices_of(self))),
-                                          doc="Whether this process owns all of the devices.")
+    named.is_fully_addressable = property(_is_addressable, doc="Whether this process owns all of the devices.")
     named.replicated_axes = property(lambda self: frozenset(
         name for name in self.mesh.axis_names if name not in used_axes(self.spec)))
     named.with_memory_kind = lambda self, kind: NamedSharding(self.mesh, self.spec, memory_kind=kind)

@@ -403,7 +403,7 @@ def _plan_boxes(shape: Ints, items: tuple[Any, ...], wrap: bool) -> Boxes:
         else:
             sizes[axis] = 1
             if type(shape[axis]) is not Dim:
-                if 0 not in common:
+                if not common:
                     check_nonempty(shape[axis], axis)
                 sizes[axis] = min(1, shape[axis])
             if chosen_at < 0:
@@ -471,6 +471,8 @@ def read(x, index, mode: str | GatherScatterMode | None = None, fill_value=None,
     if 0 in boxes.shape:
         result = filled(aval_of(x).update(shape=boxes.shape), 0)
     else:
+        for axis in boxes.collapsed:
+            check_nonempty(aval_of(x).shape[axis], axis)
         numbers = GatherDimensionNumbers(boxes.offset_dims, boxes.collapsed, boxes.index_map)
         result = gather_scatter.gather(
             x, boxes.indices, numbers, boxes.sizes, unique_indices=unique_indices or boxes.unique,
@@ -509,6 +511,8 @@ def write(x, index, value, op, mode: str | GatherScatterMode | None = None, indi
     items, expanded = _bools_as_arrays(canonical_index(index, aval.shape), aval.ndim)
     target = shaping.expand_dims(x, expanded) if expanded else x
     boxes = _plan_boxes(aval_of(target).shape, items, wrap)
+    if 0 in aval.shape:
+        return x
     numbers = ScatterDimensionNumbers(boxes.offset_dims, boxes.collapsed, boxes.index_map)
     options: dict[str, Any] = {
         "mode": mode, "indices_are_sorted": indices_are_sorted or boxes.ordered,

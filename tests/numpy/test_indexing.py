@@ -194,6 +194,19 @@ def test_nothing_can_be_read_from_an_empty_axis(index):
         jnp.zeros((0, 3))[index]
 
 
+@pytest.mark.parametrize("compiled", [lambda f: f, jaxlite.jit], ids=["eager", "jit"])
+def test_lists_of_places_on_an_empty_axis(compiled):
+    """As in JAX, where nothing is read there is nothing to be out of bounds, and updates are dropped."""
+    places = np.array([0, -1])
+    assert compiled(lambda x: x[places, :])(jnp.zeros((0, 0))).shape == (2, 0)
+    assert compiled(lambda x: x[places, 0:0])(jnp.zeros((0, 3))).shape == (2, 0)
+    assert compiled(lambda x: x.at[places].add(1.0))(jnp.zeros((0, 3))).shape == (0, 3)
+    with pytest.raises(IndexError, match="out of bounds for axis 1 with size 0"):
+        compiled(lambda x: x[:, places])(jnp.zeros((3, 0)))
+    with pytest.raises(IndexError, match="out of bounds for axis 0 with size 0"):
+        compiled(lambda x: x.at[0].set(1.0))(jnp.zeros((0, 3)))
+
+
 def test_traced_masks_and_bounds():
     with pytest.raises(NonConcreteBooleanIndexError, match=r"got bool\[4,5\]"):
         jaxlite.jit(lambda x: x[x > 2])(X)

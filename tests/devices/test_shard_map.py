@@ -53,6 +53,11 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert out.sharding == NamedSharding(MESH, P())
         assert fun(2.0, jax.device_put(X, NamedSharding(MESH, P("y")))).sharding == out.sharding
 
+    def test_of_replicas_that_differ_the_first_counts():
+        places = over(lambda: (10 * lax.axis_index("x") + lax.axis_index("y"))[None], (), P("x"), check_vma=False)()
+        assert places.tolist() == [int(place) for place in places] == [0, 10, 20, 30]
+        assert [int(shard.data[0]) for shard in places.addressable_shards] == [0, 1, 10, 11, 20, 21, 30, 31]
+
     @jax.custom_vjp
     def cube(x):
         return x ** 3

@@ -293,4 +293,8 @@ def _select_n(ctx: Any, which: Any, *cases: Any) -> Any:
 
 @lowers("clamp")
 def _clamp(ctx: Any, low: Any, x: Any, high: Any) -> Any:
+    aval = ctx.aval_out
+    if aval.dtype == bool:  # XLA:CPU has no clamp of booleans
+        low, x, high = broadcast_operands(ctx, (low, x, high))
+        return ctx.emit1("stablehlo.and", ctx.value("stablehlo.or", [x, low], aval.shape, aval.dtype), high)
     return ctx.emit1("stablehlo.clamp", low, x, high)

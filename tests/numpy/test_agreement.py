@@ -387,3 +387,12 @@ def test_keywords_that_are_not_there(call):
     for function in (call, jax.jit(call)):
         with pytest.raises(TypeError, match=r"(max|select)\(\) got an unexpected keyword argument '(dtype|mode)'"):
             function(np.ones(3, np.float32))
+
+
+def test_booleans_are_clamped():
+    every = np.array(np.meshgrid(*[[False, True]] * 3, indexing="ij"))
+    low, x, high = every.reshape(3, -1)
+    np.testing.assert_array_equal(jax.jit(lax.clamp)(low, x, high), np.minimum(np.maximum(x, low), high))
+    for bound in (False, True):
+        np.testing.assert_array_equal(jax.jit(lax.clamp)(np.bool_(bound), every, np.bool_(True)), every | bound)
+    assert lax.clamp(np.bool_(0), np.array([True, False]), np.bool_(0)).tolist() == [False, False]

@@ -76,7 +76,8 @@ def options(jaxpr: Any) -> tuple[str, ...]:
 def _is_long(eqn: Any, in_loop: bool) -> bool:
     """Whether its loops are long: over rows of all operands and results, whose elements are vectorized."""
     name, avals = eqn.primitive.name, [atom.aval for atom in (*eqn.invars, *eqn.outvars)]
-    if name not in _IN_LONG_LOOPS or not all(aval.dtype.kind in "fiub" and not 0 < _row(aval) < _ROW for aval in avals):
+    if name not in _IN_LONG_LOOPS or not all(
+            getattr(aval.dtype, "kind", "V") in "fiub" and not 0 < _row(aval) < _ROW for aval in avals):  # keys have no kind
         return False
     if name == "dot_general":
         return bool(eqn.params["dimension_numbers"][0][0])

@@ -23,7 +23,9 @@ def _log_add(name: str, exponential: Callable, base: float) -> Callable[[Any, An
         return x if base == math.e else lax.mul(constant(factor, x), x)
 
     def of_finite(x, y):  # x or y: without a selection XLA:CPU hands this, and what sums it up, to a fast library
-        return lax.max(x, y) + scaled(lax.log1p(exponential(-lax.abs(lax.sub(x, y)))), 1 / log_base)
+        below = -lax.abs(lax.sub(x, y))
+        below = lax.min(below, constant(0, below))  # changes nothing; why it is here is said in `nn.softplus`
+        return lax.max(x, y) + scaled(lax.log1p(exponential(below)), 1 / log_base)
 
     def of_reals(x, y):
         difference = lax.sub(x, y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from lowering.rules import lowers
@@ -23,5 +24,19 @@ def _chlo(primitive: str) -> None:
         return ctx.convert(ctx.value(f"chlo.{primitive}", wide, aval.shape, single), aval.shape, aval.dtype)
 
 
-for _primitive in ("erf", "erfc", "erf_inv", "lgamma", "digamma", "polygamma", "zeta", "bessel_i1e"):
+for _primitive in ("erf", "erfc", "erf_inv", "lgamma", "polygamma", "zeta", "bessel_i1e"):
     _chlo(_primitive)
+
+
+@lowers("digamma")
+def _digamma(ctx: Any, x: Any) -> Any:
+    aval = ctx.aval_out
+    kind = aval.dtype if aval.dtype.itemsize > 1 else np.dtype(np.float32)
+    x = ctx.convert(x, aval.shape, kind) if kind != aval.dtype else x
+    if ctx.platform == "cpu" and type(aval.size) is int:
+        # It divides as `lgamma` does, whose derivative it is, and XLA:CPU writes each quotient that both have to memory. With
+        # the least number, a pole, for -infinity it finds none.
+        least = ctx.constant(ml_dtypes.finfo(kind).min, kind, aval.shape)
+        x = ctx.value("stablehlo.maximum", [x, least], aval.shape, kind)
+    x = ctx.value("chlo.digamma", [x], aval.shape, kind)
+    return ctx.convert(x, aval.shape, aval.dtype) if kind != aval.dtype else x

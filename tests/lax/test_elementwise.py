@@ -684,3 +684,15 @@ def test_accuracy_reaches_the_operation_and_its_derivative(name, accuracy, text)
     assert accuracy in [eqn.params.get("accuracy") for eqn in jaxlite.make_jaxpr(jaxlite.vmap(accurate))(x[None]).eqns]
     with pytest.raises(TypeError, match="accuracy must be None, a"):
         function(x, accuracy="highest")
+
+
+def test_lgamma_and_its_derivative_keep_no_arrays_of_what_they_have_in_common():
+    x = np.linspace(0.1, 50, 4096, dtype=np.float32)
+    compiled = jaxlite.jit(jaxlite.value_and_grad(lambda x: lax.lgamma(x).sum())).lower(x).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 2 * x.nbytes
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_digamma_at_infinities(dtype):
+    values = jaxlite.jit(lax.digamma)(np.array([-np.inf, np.inf, np.nan, -1], dtype))
+    np.testing.assert_array_equal(values.astype(np.float32), np.float32([np.nan, np.inf, np.nan, np.nan]))

@@ -21,6 +21,7 @@ import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import lax, nn
 from jaxlite.core.jaxpr import check_jaxpr, eval_jaxpr
+from jaxlite.scipy.special import log_ndtr
 from tests.rule_checks import assert_adjoint, assert_close, difference, draw_like, quick_jit
 
 inf, nan = np.inf, np.nan
@@ -634,7 +635,8 @@ SECOND: list[tuple[str, Callable, float, float]] = [
     ("hypot at a tie", lambda x: jnp.hypot(x, 2.0), 2., 2**-2.5), ("hypot of small numbers", lambda x: jnp.hypot(x, 1e-30),
                                                                   1e-30, 2**-1.5 * 1e30),
     ("cumlogsumexp at a tie", lambda x: lax.cumlogsumexp(jnp.stack([x, 1.0]))[1], 1., 0.25),
-    ("softplus at 0", nn.softplus, 0., 0.25), ("i0 at 0", jnp.i0, 0., 0.5), ("sinc at 0", jnp.sinc, 0., -np.pi**2 / 3),
+    ("log_ndtr at 0", log_ndtr, 0., -2 / np.pi), ("softplus at 0", nn.softplus, 0., 0.25), ("i0 at 0", jnp.i0, 0., 0.5),
+    ("sinc at 0", jnp.sinc, 0., -np.pi**2 / 3),
     ("x**2. at 0", lambda x: x**2.0, 0., 2.), ("prod of zeros", lambda x: jnp.prod(jnp.stack([x, x, 2.0])), 0., 4.),
     ("cumprod of zeros", lambda x: jnp.cumprod(jnp.stack([x, x, 2.0]))[2], 0., 4.),
     ("vander at 0", lambda x: jnp.vander(jnp.stack([x]), 3)[0, 0], 0., 2.),

@@ -60,18 +60,26 @@ def _quotient(parts: tuple[list[float], list[float]], x):
 
 
 @custom_jvp
+def _erfcx_of_large(x):
+    """`_erfcx` for x > 0.46875."""
+    middle, far = jnp.clip(x, 0.46875, 4), jnp.maximum(x, 4)
+    square = jnp.square(1 / far)
+    below = polynomial(_FAR[1], square)
+    # One quotient of what is chosen, as divisions are what takes long.
+    above = jnp.where(x > 4, below / math.sqrt(math.pi) - square * polynomial(_FAR[0], square), polynomial(_MIDDLE[0], middle))
+    return above / jnp.where(x > 4, below * far, polynomial(_MIDDLE[1], middle))
+
+
+@custom_jvp
 def _erfcx(x):
     size = jnp.abs(x)
     near = jnp.minimum(size, 0.5)
-    middle, far = jnp.clip(size, 0.46875, 4), jnp.maximum(size, 4)
-    reciprocal = 1 / far
-    square = reciprocal * reciprocal
-    value = jnp.where(size > 4, (1 / math.sqrt(math.pi) - square * _quotient(_FAR, square)) * reciprocal,
-                      jnp.where(size > 0.46875, _quotient(_MIDDLE, middle), jnp.exp(near * near) * lax.erfc(near)))
+    value = jnp.where(size > 0.46875, _erfcx_of_large(size), jnp.exp(near * near) * lax.erfc(near))
     return jnp.where(x < 0, 2 * jnp.exp(x * x) - value, value)
 
 
-_erfcx.defjvps(lambda t, out, x: t * (2 * x * out - 2 / math.sqrt(math.pi)))
+for _function in (_erfcx, _erfcx_of_large):
+    _function.defjvps(lambda t, out, x: t * (2 * x * out - 2 / math.sqrt(math.pi)))
 
 
 @in_working_precision
@@ -291,18 +299,21 @@ def ndtri(p):
 def _log_ndtr(x):
     is_low = x < -1
     low, high = jnp.where(is_low, x, -1), jnp.where(is_low, 0, x)
-    below = jnp.log(_erfcx(low * -math.sqrt(0.5)) / 2) - low * low / 2
+    below = jnp.log(_erfcx_of_large(low * -math.sqrt(0.5)) / 2) - low * low / 2
     return jnp.where(is_low, below, jnp.log1p(lax.erfc(high * math.sqrt(0.5)) * -0.5))
 
 
 @_log_ndtr.defjvp
 def _log_ndtr_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
+    out = _log_ndtr(x)
     # The density over the distribution function; both underflow together on the left, where the quotient is simple.
-    low, high = jnp.minimum(x, 0), jnp.maximum(x, 0)
-    left = math.sqrt(2 / math.pi) / _erfcx(low * -math.sqrt(0.5))
-    right = jnp.exp(-high * high / 2) / math.sqrt(2 * math.pi) / (lax.erfc(high * -math.sqrt(0.5)) / 2)
-    return _log_ndtr(x), t * jnp.where(x < 0, left, right)
+    is_low = x < -1
+    high, log_high = jnp.where(is_low, 0, x), jnp.where(is_low, 0, out)
+    # Not as in `_log_ndtr`: XLA:CPU would write each quotient that both have to memory.
+    left = math.sqrt(2 / math.pi) / _erfcx_of_large(jnp.minimum(x, -1) * -math.sqrt(0.5))
+    right = jnp.exp(-high * high / 2 - log_high) / math.sqrt(2 * math.pi)
+    return out, t * jnp.where(is_low, left, right)
 
 
 @api

@@ -27,7 +27,8 @@ class Precision(enum.Enum):
     def __repr__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return self.name
 
 
 class DotAlgorithmPreset(enum.Enum):

@@ -66,6 +66,7 @@ def test_dot_general_prints_as_it_is_written():
     text = str(jaxlite.make_jaxpr(lambda a, b: lax.dot(a, b, precision="highest"))(np.ones((2, 3), f32), np.ones(3, f32)))
     assert "dimension_numbers=(([1], [0]), ([], []))" in text
     assert "precision=(Precision.HIGHEST, Precision.HIGHEST)" in text
+    assert str(lax.Precision.HIGHEST) == "HIGHEST"
 
 
 DTYPES = [np.dtype(bool), int4, np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32), e4m3, bfloat16,

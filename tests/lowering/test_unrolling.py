@@ -109,6 +109,12 @@ def test_code_is_smaller_and_results_are_the_same(tmp_path):
     assert size(tuned) < 0.95 * size(plain)
 
 
+def test_programs_that_move_keys():
+    keys = jax.random.split(jax.random.key(0), 4)
+    chosen = jax.jit(lambda k, c: jnp.where(c, k, k[::-1]))(keys, True)
+    assert jnp.all(jax.random.key_data(chosen) == jax.random.key_data(keys))
+
+
 def test_other_options_are_kept():
     device = jax.devices()[0]
     options = compile_options(device, {"xla_cpu_enable_fast_math": True}, flags=unrolling.SHORT_LOOPS)

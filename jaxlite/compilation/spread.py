@@ -505,6 +505,10 @@ def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[A
     if any(each is None or shardings.UNCONSTRAINED in each.spec for each in results):
         found = loaded.get_output_shardings() or [None] * len(results)
         results = [choose(wanted, proto, aval) for wanted, proto, aval in zip(results, found, out_avals, strict=True)]
+        if len(place.devices) == 1 and mesh.are_all_axes_auto:  # all specs mean the same there: those of arguments, as in JAX
+            results = [given or next((arguments[index] for index in positions if arguments[index].mesh is mesh and
+                                      getattr(in_avals[index], "ndim", None) == getattr(aval, "ndim", None)), chosen)
+                       for given, chosen, aval in zip(place.results, results, out_avals, strict=True)]
     if not is_settled:
         pinned = [given if keep else None for given, keep in zip(arguments, kept, strict=True)]
         raise Unsettled(Partitioning(place.devices, tuple(pinned), tuple(results), place.mesh,

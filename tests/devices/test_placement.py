@@ -68,6 +68,14 @@ if (test_on_eight_devices := own_process(__file__)) is None:
                 assert copied.sharding == result.sharding and copied.committed and jnp.all(copied == value[1:])
                 assert copied.unsafe_buffer_pointer() != result.unsafe_buffer_pointer()
 
+    def test_results_on_a_mesh_of_one_device_have_the_sharding_of_an_argument():
+        mesh = Mesh(np.array(jax.devices()[:1]), ("x",))
+        rows, columns = (jax.device_put(X, NamedSharding(mesh, spec)) for spec in (P("x"), P(None, "x")))
+        for result, spec in ((rows + 1, P("x")), (rows.at[0].set(1), P("x")), (rows.T, P("x")),
+                             (jax.jit(lambda x, y: x + y)(columns, rows), P(None, "x")),
+                             (jax.jit(lambda x, y: y * 2)(columns, rows), P("x")), (rows.sum(0), P())):
+            assert result.sharding == NamedSharding(mesh, spec)
+
     def test_what_no_sharding_is():
         with pytest.raises(ValueError, match="z of P.*not found in mesh"):
             NamedSharding(MESH, P("z"))

@@ -145,7 +145,8 @@ def _plain_wishes() -> Any | None:
     """What the default client depends on, if that is a plain one of the CPU."""
     asked = _settings["platforms"]() if _settings["platforms"] else None
     count, peers, _ = wishes = _wishes()
-    is_plain = count is None and peers is None and (asked == "cpu" or not asked and not installed())
+    is_plain = (count is None and peers is None and (asked == "cpu" or not asked and not installed())
+                and not (xla.LACKS_THREADS and xla.forced_devices()))  # its start changes the environment
     return wishes if is_plain else None
 
 

@@ -76,6 +76,9 @@ if not (0, 10) <= VERSION < (0, 13):
 VERSIONS = (VERSION_TEXT, _jax.ifrt_version_number)
 # Whether a program over several devices that gets an array whose memory is gone ends the process, where others raise.
 CRASHES_ON_LOST_SHARDS = VERSION < (0, 11)
+# Whether programs over several devices of the CPU may wait for each other without end, until XLA ends the process: they wait
+# in threads of one pool, which has one for each device.
+LACKS_THREADS = VERSION < (0, 12)
 # The pass of XLA:CPU that drops optimization barriers before it fuses. From 0.11 on it comes after.
 BARRIER_DROPPER = "cse_barrier_expander" if VERSION < (0, 11) else ""
 # Whether XLA:CPU has a code generator from before the one by way of MLIR, for programs that ask for it.
@@ -209,15 +212,40 @@ def tuple_sharding(shardings: Sequence[Any]) -> Any:
 
 # --- clients and devices -----------------------------------------------------------------------------
 
+_THREADS, _PROGRAMS = "NPROC", 2  # XLA's variable for the size of its pools; programs on a device that may wait at a time
+
+
 def make_cpu_client(num_devices: int | None = None, peers: Any = None) -> Any:
     """A client for this machine's processor; `peers` has the `store`, `number`, `size` and `collectives` of this process if
     it runs programs together with others."""
     if "jaxlib.xla_client" in sys.modules:  # where custom calls may be waiting for their platform
         _load_custom_calls()
-    if peers is None:
-        return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=num_devices)
-    return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=num_devices, distributed_client=peers.store,
-                                    node_id=peers.number, num_nodes=peers.size, collectives=peers.collectives)
+    with _more_threads(num_devices or forced_devices()):
+        if peers is None:
+            return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=num_devices)
+        return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=num_devices, distributed_client=peers.store,
+                                        node_id=peers.number, num_nodes=peers.size, collectives=peers.collectives)
+
+
+def forced_devices() -> int:
+    """The number of the CPU's devices by XLA's flags; 0 if they do not say."""
+    _, found, rest = os.environ.get("XLA_FLAGS", "").rpartition("--xla_force_host_platform_device_count=")
+    count = rest.split()[:1]
+    return int(count[0]) if found and count and count[0].isdigit() else 0
+
+
+@contextlib.contextmanager
+def _more_threads(devices: int) -> Iterator[None]:
+    """Within the context, a client of several devices starts with threads for several programs on each, if the user does not
+    say how many threads it shall have."""
+    if not LACKS_THREADS or devices < 2 or _THREADS in os.environ:
+        yield
+        return
+    os.environ[_THREADS] = str(max(_PROGRAMS * devices, os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        del os.environ[_THREADS]
 
 
 def coordinator_service(address: str, count: int, heartbeat_timeout: int, shutdown_timeout: int, recoverable: bool) -> Any:

@@ -344,3 +344,11 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         a, b = (jax.device_put(1.0, device) for device in jax.devices()[:2])
         with pytest.raises(ValueError, match=r"argument t\[0\] of <lambda> .*device ids \[0\].* and argument t\[1\] of"):
             jax.jit(lambda t: t[0] + t[1])((a, b))
+
+    def test_programs_wait_for_each_other_in_turn():
+        # XLA ends the process when the devices wait for 40 seconds for one that has no thread.
+        for _ in range(300):
+            total, rows, mean = SPREAD.sum(), SPREAD.sum(0), SPREAD.mean()
+            doubled = jnp.sum(SPREAD * 2)
+        for got, want in ((total, X.sum()), (rows, X.sum(0)), (mean, X.mean()), (doubled, 2 * X.sum())):
+            np.testing.assert_allclose(got, want, rtol=1e-5)

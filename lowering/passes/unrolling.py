@@ -9,7 +9,8 @@ Programs that only compute arrays with long rows, sum them up and multiply matri
 theirs, and does without its reduction of addresses, which pays for moves of short rows alone.
 
 SHORT_LOOPS does not do for costly functions in rows of fewer than 16 elements, which are too much code for this limit, for
-reductions across rows that the library does not do, and for an update of a single position: XLA's loop stores each element
+cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for reductions
+across rows that the library does not do, and for an update of a single position: XLA's loop stores each element
 where it was, and only when it is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
 """
 
@@ -33,6 +34,7 @@ _REDUCTIONS = frozenset((*_IN_LIBRARY, *"reduce_prod reduce_and reduce_or reduce
 _SUMS_ROWS = frozenset((*_IN_LIBRARY, "dot_general"))
 _IN_LONG_LOOPS = ELEMENTWISE | _SUMS_ROWS | frozenset(
     "broadcast_in_dim reshape squeeze slice dynamic_slice iota empty copy bitcast_convert_type stop_gradient name".split())
+_REPEATING_ROWS = ELEMENTWISE | {"broadcast_in_dim"}
 _COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 _LOOPS = ("while", "scan")
 _FEW = 1024  # elements that are reduced in no time
@@ -43,6 +45,9 @@ _COSTLY = 6  # operations for an element that are many
 _MODULUS, _ROUNDING = 20, 6  # what the absolute value of a complex number costs, and to make a bfloat16 of a float
 _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which take turns in few vectors of a row
 _FEW_VECTORS = range(16, 101)  # elements of a row that are few vectors
+_MANY_VECTORS = range(100, 513)  # elements of rows that are unrolled as a whole, if longer loops are
+_EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on repeated rows count, and sums across rows
+_REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
 _LITTLE = 1 / 50  # of all operations, which may be slow
 _PRODUCTS = 8  # that the library computes in the time of an operation
@@ -51,9 +56,11 @@ _TURNS = 16  # of a loop, where it is not known
 
 def options(jaxpr: Any) -> tuple[str, ...]:
     """Flags of XLA and LLVM for a program, and for the programs in its equations: none, SHORT_LOOPS or NO_LOOPS."""
-    operations = in_short_rows = in_products = not_long = 0.0
+    operations = in_short_rows = in_products = in_equal_rows = across_rows = not_long = 0.0
     for eqn, in_loop in equations(jaxpr):
-        if _reduces_across_rows(eqn, in_loop) or _updates_one_position(eqn):
+        if _reduces_across_rows(eqn, in_loop):
+            across_rows += eqn.invars[0].aval.size * (_TURNS if in_loop else math.inf)  # those of a loop count if they are many
+        if _updates_one_position(eqn):
             return ()
         if not eqn.outvars or call_body(eqn) is not None or bodies(eqn):
             continue
@@ -66,11 +73,16 @@ def options(jaxpr: Any) -> tuple[str, ...]:
             in_short_rows += done
         if name == "dot_general":
             in_products += turns * _products(eqn) / _PRODUCTS
+        if in_loop and _repeats_rows(eqn):
+            not_long += out.size * turns * _REPEATING
+            in_equal_rows += out.size * turns if row in _MANY_VECTORS else 0
         if not _is_long(eqn, in_loop):
             not_long += cost * turns * max([getattr(atom.aval, "size", 1) for atom in (*eqn.invars, *eqn.outvars)])
-    if in_short_rows > max(_LEAST, _SHARE * operations):
+    every = operations + in_products
+    if (in_short_rows > max(_LEAST, _SHARE * operations) or in_equal_rows > max(_LEAST, _EQUAL_SHARE * every)
+            or across_rows > _ACROSS_SHARE * every):
         return ()
-    return NO_LOOPS if not_long <= _LITTLE * (operations + in_products) else SHORT_LOOPS
+    return NO_LOOPS if not_long <= _LITTLE * every else SHORT_LOOPS
 
 
 def _is_long(eqn: Any, in_loop: bool) -> bool:
@@ -82,6 +94,17 @@ def _is_long(eqn: Any, in_loop: bool) -> bool:
     if name == "dot_general":
         return bool(eqn.params["dimension_numbers"][0][0])
     return name not in _SUMS_ROWS or avals[0].dtype.kind == "f" and not in_loop
+
+
+def _repeats_rows(eqn: Any) -> bool:
+    """Whether it computes each row with one and the same row of an operand."""
+    out = eqn.outvars[0].aval
+    if not _row(out):
+        return False
+    if eqn.primitive.name == "dot_general":
+        return not eqn.params["dimension_numbers"][0][0]
+    return eqn.primitive.name in _REPEATING_ROWS and any(
+        0 < atom.aval.ndim and 1 < atom.aval.shape[-1] == out.shape[-1] and atom.aval.size < out.size for atom in eqn.invars)
 
 
 def _products(eqn: Any) -> int:

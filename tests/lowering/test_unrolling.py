@@ -42,6 +42,8 @@ def repeat(f):
     (lambda x: x / (1 + x * x), LARGE.reshape(-1, 2)),
     (jnp.arcsinh, LARGE[:8000].reshape(800, 10)),
     (repeat(jax.nn.softplus), LARGE[:3300].reshape(100, 33)),
+    (repeat(lambda c: c * 0.5 + LARGE[:200]), LARGE[:12800].reshape(64, 200)),
+    (repeat(lambda c: c + c[0][:, None] * c[0]), LARGE[:16384].reshape(128, 128)),
     (lambda x: jnp.abs(lax.complex(x, x)), LARGE[:8000].reshape(800, 10)),
     (lambda x: x * 2 + 1, LARGE[:6000].reshape(1000, 6).astype(jnp.bfloat16)),
     (lambda x: jnp.expm1(x)[np.zeros(9000, int)] + x[np.ones(9000, int)], LARGE[:12000].reshape(3000, 4)),
@@ -49,7 +51,8 @@ def repeat(f):
 ], ids=["across rows", "columns", "across all rows", "in a branch", "integers",
         "across rows in a scan", "one position", "function of a column", "large part",
         "costly, in rows of six", "costly, in rows of four", "rows of two", "inverse functions in rows of ten",
-        "selected from two computations, in a scan", "complex, in rows of ten", "half precision, in rows of six",
+        "selected from two computations, in a scan", "equal rows in a scan",
+        "columns times rows in a scan", "complex, in rows of ten", "half precision, in rows of six",
         "costly, and rows gathered", "in a solver"])
 def test_programs_that_gain_from_longer_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == ()
@@ -69,14 +72,16 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (jnp.transpose, LARGE.reshape(256, 256)),
     (lambda x: jnp.roll(x, 1) + x, LARGE),
     (lambda x: x.astype(jnp.bfloat16) * 2, LARGE.reshape(256, 256)),
+    (repeat(lambda c: c * 0.5 + LARGE[:64]), LARGE[:6400].reshape(100, 64)),
+    (repeat(lambda c: jnp.tanh(c @ MATRIX) + c.sum(0)), LARGE[:512].reshape(16, 32)),
     (repeat(lambda c: c / c.sum(1, keepdims=True)), LARGE[:6400].reshape(100, 64)),
     (lambda x: jax.vmap(jax.grad(lambda w, x: jnp.tanh(w @ x).sum()), (None, 0))(MATRIX, x), LARGE[:1024].reshape(32, 32)),
     (lambda x: 0.5 * x + 1, LARGE[:60000].reshape(-1, 5)),
     (lambda x: lax.scan(lambda c, row: (c * 0.5, c + row), x[0], x)[1], LARGE[:900].reshape(6, 50, 3)),
 ], ids=["rows of eight", "along rows", "few across rows", "the library's", "one column", "all", "few",
         "one position is set", "some positions", "one of few positions", "turned", "rotated by one", "half precision",
-        "rows that are summed in a scan", "products of a column and a row", "cheap, in rows of five",
-        "few, in rows of three in a scan"])
+        "shorter equal rows in a scan", "few sums across rows in a scan", "rows that are summed in a scan",
+        "products of a column and a row", "cheap, in rows of five", "few, in rows of three in a scan"])
 def test_other_programs_gain_from_short_ones(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHORT_LOOPS
 

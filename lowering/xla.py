@@ -28,6 +28,8 @@ from typing import Any
 
 import numpy as np
 
+from lowering.protobuf import fields, message
+
 # XLA logs two lines per client at INFO; it reads this once, when the extension loads.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
@@ -300,7 +302,7 @@ def hardware_description(device: Any) -> bytes | None:
         except _jax.JaxRuntimeError:
             return None
         # On a CPU it lists the devices of this process too, field 1, which no code depends on.
-        about = _fields(_fields(_fields(told).get(9, b"")).get(2, b"")) if device.platform == "cpu" else {}
+        about = fields(fields(fields(told).get(9, b"")).get(2, b"")) if device.platform == "cpu" else {}
         return about.get(5, told)
     # Before jaxlib 0.11 a CPU does not tell. Linux does.
     try:
@@ -441,49 +443,8 @@ def with_backend_options(options: Any, names: Sequence[str]) -> Any:
     text = options.SerializeAsString()
     if not names or b"xla_cpu_" in text:
         return options
-    entries = b"".join(_message(500, _message(1, name.encode()) + _message(2, b"")) for name in names)
-    return CompileOptions.ParseFromString(text + _message(3, _message(3, entries)))
-
-
-def _message(number: int, content: bytes) -> bytes:
-    """A length-delimited field in protobuf's wire format."""
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _fields(message: bytes) -> dict[int, bytes]:
-    """The last of each of a message's fields that are texts or messages themselves."""
-    found, position = {}, 0
-
-    def number() -> int:
-        nonlocal position
-        value = shift = 0
-        while True:
-            byte = message[position]
-            position += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while position < len(message):
-        field, kind = divmod(number(), 8)
-        if kind == 2:
-            size = number()
-            found[field] = message[position:position + size]
-            position += size
-        elif kind == 0:
-            number()
-        else:
-            position += 8 if kind == 1 else 4
-    return found
-
-
-def _varint(value: int) -> bytes:
-    groups = []
-    while value > 127:
-        groups.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*groups, value])
+    entries = b"".join(message(500, message(1, name.encode()) + message(2, b"")) for name in names)
+    return CompileOptions.ParseFromString(text + message(3, message(3, entries)))
 
 
 # --- the C++ call path -------------------------------------------------------------------------------

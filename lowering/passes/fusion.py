@@ -470,8 +470,10 @@ def _write_repeated(values: list[_Value], found: dict[Any, str]) -> None:
 def _repeats_rows(user: _Value, size: int) -> bool:
     """Whether a value repeats an operand of this size along an axis that comes before one of the operand's."""
     name, out = user.name, user.var.aval.shape
-    if name not in FUSIBLE or name in _MOVES or not user.is_result and not any(each.is_loop for each in user.users):
-        return False  # a reduction by the library takes it in
+    if name not in FUSIBLE or name in _MOVES:
+        return False
+    if not user.is_result and all(each.name in _REDUCTIONS and not each.is_loop for each in user.users):
+        return False  # the library takes it in
     for atom in user.eqn.invars:
         shape = atom.aval.shape
         if atom.aval.size == size and (name == "broadcast_in_dim" or len(shape) == len(out)):

@@ -16,7 +16,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import geometric_mean
 from time import perf_counter, process_time
 from typing import Any
@@ -94,16 +94,23 @@ def work(module: str, source: str, name: str) -> None:
          check=digest(jax.tree_util.tree_leaves(jitted(*arguments))))
     count = 1  # calls that make up a sample: to wait for each of the short ones is to measure how threads wake up
     for _ in sys.stdin:
-        times: list[float] = []
-        begin = perf_counter()
-        while not times or perf_counter() - begin < TURN:
-            start = perf_counter()
-            for _ in range(count):
-                result = jitted(*arguments)
-            jax.block_until_ready(result)
-            times.append((perf_counter() - start) / count)
-            count = max(count, min(64, int(SAMPLE / times[-1])))
-        tell(run=min(times))
+        least, count = least_time(jitted, arguments, jax.block_until_ready, TURN, count)
+        tell(run=least)
+
+
+def least_time(function: Callable[..., Any], arguments: Sequence[Any], wait: Callable[[Any], Any], turn: float, count: int,
+               ) -> tuple[float, int]:
+    """The least time of a call within a turn of some seconds, and how many calls make up a sample by then, `count` at first."""
+    times: list[float] = []
+    begin = perf_counter()
+    while not times or perf_counter() - begin < turn:
+        start = perf_counter()
+        for _ in range(count):
+            result = function(*arguments)
+        wait(result)
+        times.append((perf_counter() - start) / count)
+        count = max(count, min(64, int(SAMPLE / times[-1])))
+    return min(times), count
 
 
 def measure(sides: Sequence[tuple[str, str, bool]], source: str, name: str) -> tuple[list[dict[str, float]], str]:

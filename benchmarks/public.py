@@ -18,7 +18,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from statistics import geometric_mean
-from time import perf_counter, process_time
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -107,15 +107,7 @@ def work(module: str) -> None:
                 jax.block_until_ready(jitted(*arguments))
                 count = 1
             else:
-                begin, times = perf_counter(), []
-                while not times or perf_counter() - begin < TURN:
-                    start = perf_counter()
-                    for _ in range(count):
-                        result = jitted(*arguments)
-                    jax.block_until_ready(result)
-                    times.append((perf_counter() - start) / count)
-                    count = max(count, min(64, int(2e-4 / times[-1])))
-                facts["run"] = min(times)
+                facts["run"], count = paired.least_time(jitted, arguments, jax.block_until_ready, TURN, count)
         except Exception as error:
             facts = {"error": f"{type(error).__name__}: {error}"[:100]}
         print(json.dumps(facts), flush=True)

@@ -43,9 +43,9 @@ ROOMS = {
         "traceback_util.py tree.py tree_util.py typing.py util.py abstract_arrays.py basearray.py hijax.py "
         "lru_cache.py frozen_dict.py sourcemap.py /tree_util.py /tree.py"),
     "compilation, devices, cache": (
-        "jaxlite/compilation jaxlite/devices lowering/executable.py lowering/lowered.py lowering/partitioning.py "
-        "lowering/platforms.py lowering/plugins.py lowering/report.py lowering/progress.py lowering/xla.py "
-        "lowering/cache",
+        "jaxlite/compilation jaxlite/devices lowering/executable.py lowering/lowered.py lowering/buffers.py "
+        "lowering/partitioning.py lowering/platforms.py lowering/plugins.py lowering/report.py "
+        "lowering/progress.py lowering/xla.py lowering/protobuf.py lowering/cache",
         "array.py cache_key.py compilation_cache.py compilation_cache_interface.py compiler.py dispatch.py "
         "distributed.py clusters dlpack.py interpreters/pxla.py layout.py mesh.py mesh_utils.py "
         "named_sharding.py op_shardings.py partition_spec.py path.py pickle_util.py pjit.py pmap.py "

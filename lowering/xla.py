@@ -744,6 +744,12 @@ def register_lapack() -> None:
         lapack._lapack.initialize()
 
 
+def register_calls_in(code: bytes, platform: str) -> None:
+    """The same for a program from elsewhere that calls LAPACK: no rule of this process has written the calls."""
+    if b"lapack_" in code and platform == "cpu":
+        register_lapack()
+
+
 @contextlib.contextmanager
 def _scipy_routines() -> Iterator[None]:
     """Have SciPy's two tables of BLAS and LAPACK pointers at hand, which is all that jaxlib asks it for.

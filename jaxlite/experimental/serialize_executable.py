@@ -129,8 +129,7 @@ def deserialize_and_load(serialized: bytes, in_tree: Any, out_tree: Any, backend
     device = execution_devices[0] if placed is None else _place(placed, execution_devices, len(consts))
     if device.platform != platform:
         raise ValueError(f"{name} was compiled for {platform}; it cannot run on {device}")
-    if b"lapack_" in code and device.platform == "cpu":
-        xla.register_lapack()  # no rule of this process has written these calls
+    xla.register_calls_in(code, device.platform)
     loaded = device.client.deserialize_executable(code, xla.DeviceList(devices_of(device)), compile_options(device, None))
     variables = [Var(aval) for aval in in_avals]
     shape = Jaxpr([Var(arrays.aval_of(const)) for const in consts], variables, [Var(aval) for aval in out_avals], [])

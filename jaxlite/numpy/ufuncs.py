@@ -132,7 +132,6 @@ logaddexp2 = with_methods(binary_xy("logaddexp2", lambda x, y: _log_sums().log2_
                           -math.inf)
 
 
-
 # --- trigonometry ------------------------------------------------------------------------------------
 
 sin = unary("sin", lax.sin, "The sine of x in radians, element by element.")

@@ -18,7 +18,7 @@ from typing import Any
 
 from lowering import xla
 from lowering.monoids import LONGEST_WINDOW
-from lowering.passes.fusion import FUSIBLE, RUN_COST, bodies, call_body
+from lowering.passes.fusion import FUSIBLE, REDUCTIONS, RUN_COST, bodies, call_body
 
 _SMALL = 1024  # elements
 _FIT = FUSIBLE - {"gather"}
@@ -37,7 +37,6 @@ _BY_ONE = ("broadcast_in_dim", "mul")  # of nothing but ones, and by ones: the g
 _NO_KERNELS = ("reshape", "squeeze", "copy", "stop_gradient", "name", "concatenate", "optimization_barrier")
 _NO_KERNELS_ALL = ("broadcast_in_dim", "slice", "split")  # if the result is as large as the operand
 _LONG_ALONE = (["log"], ["log1p"])  # programs
-_REDUCTIONS = tuple(name for name in FUSIBLE if name.startswith(("reduce_", "arg")) and name != "reduce_precision")
 
 
 def prefers_older(jaxpr: Any) -> bool:
@@ -93,7 +92,7 @@ def _kernels(jaxpr: Any, barriers: Container[Any]) -> Iterator[Any]:
         inner = call_body(eqn)
         if inner is not None:
             yield from _kernels(inner, barriers)
-        elif eqn.primitive.name in _REDUCTIONS or any(var in barriers for var in eqn.outvars):
+        elif eqn.primitive.name in REDUCTIONS or any(var in barriers for var in eqn.outvars):
             yield _kind(eqn, makers, _DEPTH)
         makers.update((var, eqn) for var in eqn.outvars)
 
@@ -126,7 +125,7 @@ def _work(jaxpr: Any, largest: int) -> float:
         elif name in _NO_KERNELS_ALL and eqn.invars[0].aval.size == eqn.outvars[0].aval.size:
             continue
         elif name in FUSIBLE and name != "atan" and not _is_hard(eqn, _SMALL if largest > _SMALL else _TINY):
-            work += RUN_COST.get(name, 1) * (eqn.invars if name in _REDUCTIONS else eqn.outvars)[0].aval.size
+            work += RUN_COST.get(name, 1) * (eqn.invars if name in REDUCTIONS else eqn.outvars)[0].aval.size
         else:
             return math.inf
     return work
@@ -149,7 +148,7 @@ def _is_hard(eqn: Any, reduced: int) -> bool:
     if eqn.primitive.name == "gather":
         offsets, rank = eqn.params["dimension_numbers"].offset_dims, len(eqn.outvars[0].aval.shape)
         return tuple(offsets) != tuple(range(rank - len(offsets), rank))
-    return eqn.primitive.name in _REDUCTIONS and eqn.invars[0].aval.size > reduced
+    return eqn.primitive.name in REDUCTIONS and eqn.invars[0].aval.size > reduced
 
 
 def _is_window(eqn: Any) -> bool:

@@ -51,22 +51,22 @@ _WEIGHT = {
     "logistic": 4, "integer_pow": 2, "erf_inv": 40, "lgamma": 80, "digamma": 80, "erfc": 60, "iota": 0, "reshape": 0,
     "squeeze": 0, "argmax": 4, "argmin": 4,
 }  # fmt: skip
-_REDUCTIONS = frozenset(
+REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin".split())
 _VIEWS = frozenset("reshape transpose squeeze slice rev broadcast_in_dim tile iota empty convert_element_type "
                    "bitcast_convert_type copy stop_gradient split unstack real imag".split())
-FUSIBLE = _REDUCTIONS | _VIEWS | frozenset(
+FUSIBLE = REDUCTIONS | _VIEWS | frozenset(
     "neg sin cos tan tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt abs sign floor ceil round erf erf_inv erfc "
     "lgamma digamma is_finite not integer_pow square reduce_precision conj population_count clz sinh cosh asin acos atan "
     "asinh acosh atanh add sub mul div rem max min pow atan2 nextafter and or xor shift_left shift_right_logical "
     "shift_right_arithmetic eq ne lt le gt ge eq_to le_to lt_to complex add_any select_n clamp mulhi pad concatenate stack "
     "dynamic_slice dynamic_update_slice gather".split())
 # XLA computes these once where several kernels read them.
-_COSTLY = _REDUCTIONS | frozenset(
+_COSTLY = REDUCTIONS | frozenset(
     "tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt erf erf_inv erfc lgamma digamma div rem pow atan2 sinh cosh "
     "asin acos atan asinh acosh atanh gather pad".split())
 # They give other elements of their operands, or more of them.
-_MOVES = _REDUCTIONS | (_VIEWS - {"broadcast_in_dim"}) | frozenset(
+_MOVES = REDUCTIONS | (_VIEWS - {"broadcast_in_dim"}) | frozenset(
     "pad concatenate stack dynamic_slice dynamic_update_slice gather".split())
 ELEMENTWISE = (FUSIBLE - _MOVES) | {"convert_element_type"}
 _SLICES = frozenset("slice split unstack dynamic_slice".split())
@@ -118,7 +118,7 @@ class _Value:
         self.users: list[_Value] = []
         self.is_result = self.is_written = self.is_charged = self.is_blocked = False
         self.is_loop = name in FUSIBLE  # is it computed in a loop over elements, into which others can be fused?
-        if name in _REDUCTIONS and eqn.invars[0].aval.size >= LIBRARY_REDUCTION or (
+        if name in REDUCTIONS and eqn.invars[0].aval.size >= LIBRARY_REDUCTION or (
                 name in ("concatenate", "stack") and len(operands) > _MANY_PARTS):
             self.is_loop = False
         is_scaling = name == "div" and hasattr(eqn.invars[1], "val")
@@ -330,7 +330,7 @@ def _kernels(value: _Value) -> tuple[Kernels, bool]:
     users, written = value.users, value.is_result
     kernels: Kernels = {}
     for user in users:
-        if not user.is_loop or (value.is_costly and user.size > value.size and user.name not in _REDUCTIONS):
+        if not user.is_loop or (value.is_costly and user.size > value.size and user.name not in REDUCTIONS):
             written = True
         elif user.shape == value.shape or user.name == "transpose":
             if len(users) == 1:
@@ -472,7 +472,7 @@ def _repeats_rows(user: _Value, size: int) -> bool:
     name, out = user.name, user.var.aval.shape
     if name not in FUSIBLE or name in _MOVES:
         return False
-    if not user.is_result and all(each.name in _REDUCTIONS and not each.is_loop for each in user.users):
+    if not user.is_result and all(each.name in REDUCTIONS and not each.is_loop for each in user.users):
         return False  # the library takes it in
     for atom in user.eqn.invars:
         shape = atom.aval.shape

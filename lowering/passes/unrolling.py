@@ -23,14 +23,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from lowering.passes.fusion import ELEMENTWISE, LIBRARY_REDUCTION, RUN_COST, bodies, call_body
+from lowering.passes.fusion import ELEMENTWISE, LIBRARY_REDUCTION, REDUCTIONS, RUN_COST, bodies, call_body
 
 SHORT_LOOPS = ("--unroll-threshold=75", "--vectorizer-min-trip-count=8")
 NO_LOOPS = ("xla_cpu_disable_loop_unrolling", "--disable-lsr")
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
-_REDUCTIONS = frozenset((*_IN_LIBRARY, *"reduce_prod reduce_and reduce_or reduce_xor reduce argmax argmin".split()))
 _SUMS_ROWS = frozenset((*_IN_LIBRARY, "dot_general"))
 _IN_LONG_LOOPS = ELEMENTWISE | _SUMS_ROWS | frozenset(
     "broadcast_in_dim reshape squeeze slice dynamic_slice iota empty copy bitcast_convert_type stop_gradient name".split())
@@ -58,9 +57,8 @@ def options(jaxpr: Any) -> tuple[str, ...]:
     """Flags of XLA and LLVM for a program, and for the programs in its equations: none, SHORT_LOOPS or NO_LOOPS."""
     operations = in_short_rows = in_products = in_equal_rows = across_rows = not_long = 0.0
     for eqn, in_loop in equations(jaxpr):
-        if _reduces_across_rows(eqn, in_loop):
-            across_rows += eqn.invars[0].aval.size * (_TURNS if in_loop else math.inf)  # those of a loop count if they are many
-        if _updates_one_position(eqn):
+        is_across = _reduces_across_rows(eqn, in_loop)
+        if _updates_one_position(eqn) or is_across and not in_loop:
             return ()
         if not eqn.outvars or call_body(eqn) is not None or bodies(eqn):
             continue
@@ -71,6 +69,8 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         is_slow = 1 < row < _ROW and row != _EVEN_ROW and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
         if is_slow or in_loop and name in _TWO_WAYS and row in _FEW_VECTORS:
             in_short_rows += done
+        if is_across:
+            across_rows += eqn.invars[0].aval.size * turns
         if name == "dot_general":
             in_products += turns * _products(eqn) / _PRODUCTS
         if in_loop and _repeats_rows(eqn):
@@ -153,7 +153,7 @@ def _row(aval: Any) -> int:
 def _reduces_across_rows(eqn: Any, in_loop: bool) -> bool:
     """Whether it reduces along other axes than the last, and the library of sums does not."""
     name = eqn.primitive.name
-    if name not in _REDUCTIONS:
+    if name not in REDUCTIONS and name != "reduce":
         return False
     aval = eqn.invars[0].aval
     is_by_xla = name not in _IN_LIBRARY or aval.dtype.kind not in "fV" or in_loop and aval.size < LIBRARY_REDUCTION

@@ -33,8 +33,7 @@ def _call_exported(ctx: Any, *operands: Any, exported: Any) -> list[Any]:
             module = specialise(exported.mlir_module_serialized, builder.context, types)
         else:
             module = from_artifact(exported.mlir_module_serialized, builder.context)
-        if b"lapack_" in exported.mlir_module_serialized and builder.platform == "cpu":
-            xla.register_lapack()  # no rule of this process has written these calls
+        xla.register_calls_in(exported.mlir_module_serialized, builder.platform)
         symbol, kind = merge(builder, module)
         builder.sets_layouts = True  # its contents are unknown
         found = builder.merged[key] = symbol, kind, main_shardings(module) if exported.nr_devices > 1 else ([], []), exported

@@ -142,14 +142,16 @@ def test_compiles_are_told_of():
     assert all(took > 0 for _, took, _ in heard)
 
 
+class Boxed(jax.core.Tracer):
+    """A value as traces of a library see it."""
+
+    def __init__(self, trace, value):
+        super().__init__(trace, jax.typeof(value))
+        self.value = value
+
 
 def test_a_trace_of_a_library():
     """Made of the names in `extend.core`: it counts operations, and hands them on."""
-
-    class Counted(jax.core.Tracer):
-        def __init__(self, trace, value):
-            super().__init__(trace, jax.typeof(value))
-            self.value = value
 
     class Counting(jax.core.Trace):
         def __init__(self, parent):
@@ -158,15 +160,15 @@ def test_a_trace_of_a_library():
 
         def process_primitive(self, primitive, tracers, params):
             self.names.append(primitive.name)
-            values = [each.value if isinstance(each, Counted) and each._trace.main is self else each for each in tracers]
+            values = [each.value if isinstance(each, Boxed) and each._trace.main is self else each for each in tracers]
             out = primitive.bind_with_trace(self.parent_trace, values, params)
-            return [Counted(self, each) for each in out] if primitive.multiple_results else Counted(self, out)
+            return [Boxed(self, each) for each in out] if primitive.multiple_results else Boxed(self, out)
 
     def count(fun, x):
         with core.take_current_trace() as parent:
             trace = Counting(parent)
             with core.set_current_trace(trace):
-                return fun(Counted(trace, x)).value, trace.names
+                return fun(Boxed(trace, x)).value, trace.names
 
     out, names = count(lambda x: jnp.sin(x) * 2, np.ones(2, np.float32))
     assert names == ["sin", "mul"]
@@ -175,11 +177,6 @@ def test_a_trace_of_a_library():
 
 def test_a_trace_of_a_library_processes_custom_jvp_calls():
     """It gets function and rule apart, and gives them to the trace outside, which differentiates by the rule."""
-
-    class Boxed(jax.core.Tracer):
-        def __init__(self, trace, value):
-            super().__init__(trace, jax.typeof(value))
-            self.value = value
 
     class Boxing(jax.core.Trace):
         def __init__(self, parent):

@@ -332,8 +332,12 @@ def move(value: Any, dim: int, target: int) -> Any:
 # --- makers of rules ---------------------------------------------------------------------------------
 
 
+elementwise: set[Primitive] = set()  # once `load_rules` has run, those whose results depend on one element of each operand
+
+
 def def_elementwise(primitive: Primitive) -> None:
     """Set the rule of an elementwise primitive: align the batched axes and apply it to the batches."""
+    elementwise.add(primitive)
 
     def batching(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, int]:
         if len(args) == 1:

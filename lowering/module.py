@@ -239,7 +239,7 @@ class RuleContext:
     """What a rule sees: the equation's types, and the means to emit operations where they belong."""
 
     __slots__ = ("builder", "ip", "loc", "eqn", "_constants", "_broadcasts", "_patterns", "_operation", "ir", "block",
-                 "in_computation", "_token")
+                 "in_computation", "in_loop", "_token")
 
     def __init__(self, builder: ModuleBuilder, block: Any, parent: RuleContext | None = None):
         self.builder = builder
@@ -250,6 +250,7 @@ class RuleContext:
         self.loc: Any = builder.unknown_location if parent is None else parent.loc
         self.eqn: Any = None if parent is None else parent.eqn
         self.in_computation: bool = parent is not None and parent.in_computation  # of a reduction or the like
+        self.in_loop: bool = parent is not None and parent.in_loop  # as far as it shows: what a loop calls does not know
         self._token: Any = None
         # The constants and the broadcasts of scalars that stand in this block. A block does not use those around it: XLA's
         # reducers and comparators cannot see them, and a loop would carry them.
@@ -501,6 +502,7 @@ class RuleContext:
         block = operation.regions[index].blocks.append(*arg_types, arg_locs=[self.loc] * len(arg_types))
         inside = self.builder.context_class(self.builder, block, self)
         inside.in_computation |= operation.name not in _LOOPS_AND_BRANCHES
+        inside.in_loop |= operation.name == "stablehlo.while"
         return inside
 
     def call(self, jaxpr: Any, name: str, operands: Sequence[Any], key: Any = None, words: Any = None) -> list[Any]:

@@ -57,7 +57,7 @@ def _sort(ctx: Any, *operands: Any, dimension: int, is_stable: bool, num_keys: i
     avals = ctx.avals_in
     key = avals[0]
     native = len(operands) == 1 and "int" in key.dtype.name
-    if ctx.platform == "cpu" and num_keys == 1 and not native and _fits_in_word(key, dimension):
+    if ctx.platform == "cpu" and num_keys == 1 and not native and _pays_packed(ctx, key, dimension):
         return _sort_packed(ctx, operands, dimension)
     types = [ctx.tensor_type((), aval.dtype) for aval in avals for _ in range(2)]
 
@@ -78,8 +78,9 @@ def _sort_operation(ctx: Any, operands: Sequence[Any], out_types: list[Any], dim
 
 
 # XLA:CPU calls the comparator through a pointer for each pair, but sorts plain integers with a sort of its own, four
-# times as fast. So on the CPU larger arrays are sorted as words of key and position, and gathered.
-_PACKED_SIZE = 4096
+# times as fast. So on the CPU larger arrays are sorted as words of key and position, and gathered: two kernels more. They
+# take 25 ms to compile, which the first call has to save, or the calls in a loop.
+_PACKED_SIZE, _PACKED_WORK = 4096, 1 << 20  # elements in a loop; elements, each times the number of bits of its position
 _KEY_BITS = {"bool": 8, "float16": 16, "bfloat16": 16, "float32": 32,
              **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32)}}
 _BITS: dict[int, tuple[Any, Any]] = {
@@ -87,9 +88,15 @@ _BITS: dict[int, tuple[Any, Any]] = {
     32: (np.dtype(np.int32), np.dtype(np.uint32))}
 
 
-def _fits_in_word(key: Any, dimension: int) -> bool:
-    return (type(key.size) is int and key.dtype.name in _KEY_BITS and _PACKED_SIZE <= key.size <= np.iinfo(np.int32).max
-            and key.shape[dimension] >= 64)
+def _pays_packed(ctx: Any, key: Any, dimension: int) -> bool:
+    if type(key.size) is not int or key.dtype.name not in _KEY_BITS or key.shape[dimension] < 64:
+        return False
+    enough = key.size >= _PACKED_SIZE if ctx.in_loop else key.size * _position_bits(key, dimension) >= _PACKED_WORK
+    return enough and key.size <= np.iinfo(np.int32).max
+
+
+def _position_bits(key: Any, dimension: int) -> int:
+    return (key.shape[dimension] - 1).bit_length()
 
 
 def _ordered_bits(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -114,7 +121,7 @@ def _sort_packed(ctx: Any, operands: Sequence[Any], dimension: int) -> list[Any]
     """Sort by the first operand: sort words whose high bits are the key and whose low bits are the position."""
     avals = ctx.avals_in
     shape, dtype = avals[0].shape, avals[0].dtype
-    position_bits = (shape[dimension] - 1).bit_length()
+    position_bits = _position_bits(avals[0], dimension)
     word = np.dtype(np.uint32 if _KEY_BITS[dtype.name] + position_bits <= 32 else np.uint64)
     keys = ctx.convert(_ordered_bits(ctx, operands[0], shape, dtype), shape, word)
     keys = ctx.value("stablehlo.shift_left", [keys, ctx.constant(position_bits, word, shape)], shape, word)

@@ -105,6 +105,20 @@ def test_partition_puts_nan_of_either_sign_last():
     assert jnp.partition(np.array([3, 1 + 2j, 1 - 2j, 0], np.complex64), 1).tolist()[:2] == [0, 1 - 2j]
 
 
+def test_partition_of_floats_is_that_of_their_total_order():
+    x = np.array([[0.0, -1.5, -0.0, np.inf], [np.nan, -np.inf, 2e-40, -3]], np.float32)
+    for dtype in (np.float32, np.float16, jnp.bfloat16):
+        got = jnp.partition(x.astype(dtype), 1).astype(np.float32)
+        assert_equal(got, np.array([[-1.5, -0.0, np.inf, 0.0], [-np.inf, -3, np.nan, x.astype(dtype)[1, 2]]], np.float32))
+        assert np.signbit(got[0, 1])
+
+
+def test_derivatives_of_a_partition_are_permuted_alike():
+    x = np.array([5.0, -1, 4, 2, 3], np.float32)
+    assert_equal(jaxlite.grad(lambda x: (jnp.partition(x, 1) * np.arange(5.0, dtype=np.float32)).sum())(x),
+                 np.array([2, 0, 3, 1, 4], np.float32))
+
+
 # --- searching ---------------------------------------------------------------------------------------
 
 

@@ -190,7 +190,8 @@ numpy_rank_promotion = _option(
     "The behaviour for broadcasting of operands of different rank.", affects_program=True,
 )
 default_prng_impl = _option(
-    "default_prng_impl", "threefry2x32", _one_of("threefry2x32", "rbg", "unsafe_rbg"),
+    "default_prng_impl", "threefry2x32",
+    _one_of("threefry2x32", "threefry4x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32"),
     "The default generator of random keys, and that of legacy keys.", affects_program=True,
 )
 enable_custom_prng = _option("enable_custom_prng", False, _parse_bool, "`random.PRNGKey` makes typed keys, as `key` does.",

@@ -26,6 +26,7 @@ from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices.placement import laid_out, put_new
 from jaxlite.lax.shaping import canonical_shape
 from jaxlite.numpy import array_methods
+from jaxlite.random import rbg, threefry
 from jaxlite.random import words as words  # registers how operations on keys run
 from jaxlite.random.prng import (
     IMPLEMENTATIONS,
@@ -109,7 +110,8 @@ def _seeded(name: str, seed, impl: Implementation):
                 seed = np.asarray(np.asarray(seed).astype(aval.dtype) + more)
         else:
             seed = lax.add(seed, more)
-    if isinstance(seed, (np.generic, np.ndarray)) and is_eager() and type(impl) is Implementation:  # no need to compile
+    if isinstance(seed, (np.generic, np.ndarray)) and is_eager() and impl.seed in (threefry.seed, rbg.seed):
+        # The words of the key are those of the seed: no need to compile.
         value = np.asarray(seed).astype(aval.dtype).item()
         pair = np.array([value >> 32 & 0xFFFFFFFF if aval.dtype.itemsize == 8 else 0, value & 0xFFFFFFFF], np.uint32)
         return impl.dtype.wrap(put_new(np.tile(pair, impl.words // 2)))
@@ -131,7 +133,7 @@ def key(seed, *, impl=None, dtype=None):
 
     Args:
       seed: an integer, Python's, NumPy's or traced; its low 32 bits count, with x64 all 64.
-      impl: 'threefry2x32' (the default), 'rbg' or 'unsafe_rbg'.
+      impl: 'threefry2x32' (the default), 'threefry4x32', 'philox2x32', 'philox4x32', 'rbg' or 'unsafe_rbg'.
       dtype: a key dtype, instead of `impl`.
     Returns: a scalar of dtype `key<fry>` or the like.
     Raises: TypeError for seeds that are not integer scalars, OverflowError for those beyond 64 bits.

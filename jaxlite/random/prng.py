@@ -21,7 +21,7 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.devices.extended import EArray, outer_aval
-from jaxlite.random import rbg, threefry
+from jaxlite.random import random123, rbg, threefry
 from jaxlite.traces.jvp import def_zero
 from lowering import xla
 from lowering.rules import register_decomposition
@@ -76,10 +76,18 @@ class KeyDType(dtypes.ExtendedDType):
         return key_dtype, (self.impl.name,)
 
 
+def _of_generator(name: str, tag: str, words: int, counters: int) -> Implementation:
+    generator = random123.Generator(getattr(random123, name), words, counters)
+    return Implementation(name, tag, words, generator.seed, generator.split, generator.fold_in, generator.random_bits)
+
+
 IMPLEMENTATIONS = {each.name: each for each in (
     Implementation("threefry2x32", "fry", 2, threefry.seed, threefry.split, threefry.fold_in, threefry.random_bits),
     Implementation("rbg", "rbg", 4, rbg.seed, rbg.split, rbg.fold_in, rbg.random_bits),
     Implementation("unsafe_rbg", "urbg", 4, rbg.seed, rbg.unsafe_split, rbg.unsafe_fold_in, rbg.random_bits),
+    _of_generator("threefry4x32", "fry4", 4, 4),
+    _of_generator("philox2x32", "phx2", 1, 2),
+    _of_generator("philox4x32", "phx4", 2, 4),
 )}
 
 

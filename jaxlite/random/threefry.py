@@ -71,7 +71,7 @@ def _hash(key, x0, x1) -> tuple[Any, Any]:
     return threefry2x32(words[0], words[1], x0, x1)
 
 
-def _counters(shape: Sequence[int]) -> tuple[Any, Any]:
+def positions(shape: Sequence[int]) -> tuple[Any, Any]:
     """The position of each element of a shape, as high and low 32 bits."""
     size = math.prod(shape)
     if not exceeds((size,), (1 << 32) - 1):
@@ -89,14 +89,18 @@ def _pairs(first, second):
     return lax.concatenate(halves, len(shape))
 
 
-def seed(value):
-    """Raw keys from integers: their high and low 32 bits."""
+def high_and_low(value) -> tuple[Any, Any]:
+    """The high and low 32 bits of integers, which may have fewer."""
     dtype = aval_of(value).dtype
     low = lax.convert_element_type(value, _u32)
     if dtype.itemsize < 8:
-        return _pairs(lax.full(aval_of(value).shape, np.uint32(0)), low)
-    high = lax.convert_element_type(lax.shift_right_logical(value, dtype.type(32)), _u32)
-    return _pairs(high, low)
+        return lax.full(aval_of(value).shape, np.uint32(0)), low
+    return lax.convert_element_type(lax.shift_right_logical(value, dtype.type(32)), _u32), low
+
+
+def seed(value):
+    """Raw keys from integers: their high and low 32 bits."""
+    return _pairs(*high_and_low(value))
 
 
 def fold_in(key, data):
@@ -109,7 +113,7 @@ def split(key, shape: Ints):
     """uint32[..., 2] -> uint32[..., *shape, 2]."""
     if config.threefry_partitionable.value:
         # The barrier keeps the hash from being computed again wherever one of the keys is used.
-        return lax.optimization_barrier(_pairs(*_hash(key, *_counters(shape))))
+        return lax.optimization_barrier(_pairs(*_hash(key, *positions(shape))))
     return lax.reshape(_hash_counts(key, 2 * math.prod(shape)), (*aval_of(key).shape[:-1], *shape, 2))
 
 
@@ -118,13 +122,14 @@ def random_bits(key, width: int, shape: Ints):
     dtype = np.dtype(f"uint{width}")
     if not config.threefry_partitionable.value:
         return _bits_by_pairs(key, dtype, shape)
-    high, low = _hash(key, *_counters(shape))
+    high, low = _hash(key, *positions(shape))
     if width == 64:
-        return _join(high, low)
+        return join(high, low)
     return lax.convert_element_type(lax.bitwise_xor(high, low), dtype)
 
 
-def _join(high, low):
+def join(high, low):
+    """uint64 from its high and low 32 bits."""
     high, low = (lax.convert_element_type(x, _u64) for x in (high, low))
     return lax.bitwise_or(lax.shift_left(high, np.uint64(32)), low)
 
@@ -148,7 +153,7 @@ def _bits_by_pairs(key, dtype, shape: Ints):
     axis = len(batch)
     words = _hash_counts(key, -(-size * width // 32))
     if width == 64:
-        bits = _join(lax.slice_in_dim(words, 0, size, axis=axis), lax.slice_in_dim(words, size, 2 * size, axis=axis))
+        bits = join(lax.slice_in_dim(words, 0, size, axis=axis), lax.slice_in_dim(words, size, 2 * size, axis=axis))
     elif width == 32:
         bits = words
     else:

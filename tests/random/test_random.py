@@ -20,6 +20,7 @@ import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import lax, random
 from jaxlite.compilation import dispatch
+from jaxlite.random import random123
 from lowering import xla
 
 REFERENCE = json.loads((pathlib.Path(__file__).parents[1] / "data" / "random_reference.json").read_text())
@@ -645,3 +646,40 @@ def test_bits_of_less_than_eight_bits():
         found = random.bits(random.key(0), (16,), name)
         assert found.dtype == getattr(ml_dtypes, name)
         np.testing.assert_array_equal(found.astype("uint8"), np.asarray(whole) % (16 if name == "uint4" else 4))
+
+
+# --- generators that hash wider counters, or by Philox ------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "keys", "of_zeros", "of_ones"), [  # the known answers of Random123
+    ("philox2x32", 1, [0xFF1DAE59, 0x6CD10DF2], [0x2C3F628B, 0xAB4FD7AD]),
+    ("philox4x32", 2, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8], [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+    ("threefry4x32", 4, [0x9C6CA96A, 0xE17EAE66, 0xFC10ECD4, 0x5256A7D8], [0x2A881696, 0x57012287, 0xF6C7446E, 0xA16A6732]),
+])
+def test_hashes_are_those_of_random123(name, keys, of_zeros, of_ones):
+    hash_ = getattr(random123, name)
+    for word, expected in ((0, of_zeros), (0xFFFFFFFF, of_ones)):
+        words = [jnp.uint32(word)] * 4
+        assert [int(x) for x in hash_(words[:keys], words[: len(expected)])] == expected
+
+
+@pytest.mark.parametrize(("impl", "wide", "split", "folded", "bits", "wide_bits"), [  # JAX's
+    ("philox2x32", [326457608], [[[906538458]], [[2504544856]]],
+     [2717476500], [140, 52108, 4239117196], 413358720581845020),
+    ("philox4x32", [3070865155, 1409865214], [[[3098887303, 872598219]], [[2043840545, 3292108881]]],
+     [2733419177, 2365762036], [145, 14737, 3482990993], 18404114513097529143),
+    ("threefry4x32", [3617711967, 3739764675, 2917855108, 609554591],
+     [[[2286648283, 4024735732, 4156311338, 4244039720]], [[3336391678, 594917935, 1222465640, 2336496525]]],
+     [3085057736, 3825876309, 2876795113, 206969423], [240, 18928, 2731035120], 14499667640142881557),
+])
+def test_keys_of_other_generators_are_those_of_jax(impl, wide, split, folded, bits, wide_bits):
+    with jaxlite.enable_x64(True):
+        key = random.key(2**40 + 3, impl=impl)
+        assert random.key_data(key).tolist() == wide
+        assert random.key_data(random.split(key, (2, 1))).tolist() == split
+        assert random.key_data(random.fold_in(key, 7)).tolist() == folded
+        assert [int(random.bits(key, (3,), f"uint{width}")[2]) for width in (8, 16, 32)] == bits
+        assert int(random.bits(key, (3,), "uint64")[2]) == wide_bits
+        keys = random.split(key, 3)
+        together = jaxlite.vmap(lambda key: random.bits(random.fold_in(key, 1), (2,)))(keys)
+        assert together.tolist() == [random.bits(random.fold_in(each, 1), (2,)).tolist() for each in keys]

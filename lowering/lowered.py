@@ -166,7 +166,9 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
                                   result_attributes if any(result_attributes) else None, result_names or None, names,
                                   list(contained.values()))
     unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
-    if partitioning is not None and aliases:
+    if partitioning is not None and len(partitioning.devices) > 1 and any(each is None for each in partitioning.results):
+        unusable = []  # that depends on shardings that XLA chooses
+    elif partitioning is not None and aliases:
         places = [place for place, keep in zip(partitioning.arguments, kept, strict=True) if keep]
         unusable += [parameters[index].aval for index, output in aliases.items()
                      if _parts_differ(parameters[index].aval.shape, places[index], partitioning.results[output])]

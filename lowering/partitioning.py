@@ -262,7 +262,9 @@ class Meshes:
         if text is None:
             mesh = sharding.mesh
             explicit = [name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind.name == "Explicit"]
-            text = sharding_text(sharding, ndim, self.name(mesh), len(explicit) < len(mesh.axis_names), explicit)
+            # What is still to be summed is closed: Shardy would sum it where an axis is open, and keep the word.
+            is_open = len(explicit) < len(mesh.axis_names) and not sharding.spec.unreduced
+            text = sharding_text(sharding, ndim, self.name(mesh), is_open, explicit)
             text = self._pins[sharding.spec, mesh, ndim] = f"#sdy.sharding{text}"
         return ctx.op("sdy.sharding_constraint", [value], [value.type], {"sharding": ctx.attribute(text)}).result
 

@@ -479,8 +479,11 @@ def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[A
         nonlocal is_settled
         if wanted is not None and shardings.UNCONSTRAINED not in wanted.spec:
             return wanted
+        # Unless XLA's choice can be told, what it may choose is whole.
+        fallback = everywhere if wanted is None else wanted.update(spec=wanted.spec.update(
+            partitions=[None if each is shardings.UNCONSTRAINED else each for each in wanted.spec]))
         if found is None or not hasattr(aval, "shape"):
-            return everywhere
+            return fallback
         sharding = None
         for each in meshes:
             spec = shardings.spec_of(xla.HloSharding.from_proto(found), each, len(physical(aval)[0]))
@@ -495,7 +498,7 @@ def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[A
         except ValueError:
             pass
         is_settled = False
-        return everywhere
+        return fallback
 
     positions = [index for index, keep in enumerate(kept) if keep]
     found = loaded.get_parameter_shardings() or [None] * len(positions) if any(

@@ -509,6 +509,14 @@ def _make_abstract_ref(inner_aval: Any, memory_space: Any, kind: Any) -> Abstrac
 _interned_refs = xla.weak_value_interner(_make_abstract_ref)
 
 
+def refuse_ref(who: str, aval: Any, place: int | None = None) -> None:
+    """Raises: TypeError for the type of a mutable array, where a function takes arrays."""
+    if type(aval) is AbstractRef:
+        where = "" if place is None else f" at position {place}"
+        raise TypeError(f"{who} got a Ref of type {aval!r}{where}, but a Ref can't be passed where an array is expected. "
+                        "Did you forget to read its value with `ref[...]`?")
+
+
 def spec_of(aval: Any, dim: Any) -> Any:
     """Where the batched axes of values of a high type are; 0 says: in front."""
     return aval.leading_axis_spec() if type(dim) is int and dim == 0 else dim

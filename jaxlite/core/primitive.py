@@ -14,7 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxlite.core import source
-from jaxlite.core.aval import AbstractRef, AbstractValue, MemorySpace, ShapedArray, in_space, layouts, spaces, varying
+from jaxlite.core.aval import (
+    AbstractRef,
+    AbstractValue,
+    MemorySpace,
+    ShapedArray,
+    in_space,
+    layouts,
+    refuse_ref,
+    spaces,
+    varying,
+)
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.jaxpr import Effects, jaxprs_in_params, no_effects
 from jaxlite.core.lazy import loader
@@ -237,9 +247,8 @@ class Primitive:
 
     def _check_no_refs(self, avals: list[Any], params: dict[str, Any]) -> None:
         if next(jaxprs_in_params(params), None) is None:
-            place = next(index for index, aval in enumerate(avals) if type(aval) is AbstractRef)
-            raise TypeError(f"{self.name} got a Ref of type {avals[place]!r} at position {place}, but a Ref can't be passed "
-                            "where an array is expected. Did you forget to read its value with `ref[...]`?")
+            for place, aval in enumerate(avals):
+                refuse_ref(self.name, aval, place)
 
     # --- rules of the other interpreters
 

@@ -11,7 +11,7 @@ from jaxlite.compilation import effects
 from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import config
-from jaxlite.core.aval import MemorySpace
+from jaxlite.core.aval import MemorySpace, refuse_ref
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import broadcast_prefix, flatten_axes, tree_flatten, tree_leaves, tree_map
@@ -136,7 +136,7 @@ def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
         raise ValueError("may_alias and donate cannot be True at the same time.")
     if target is not None and isinstance(target, placement.shardings().Format):
         return _put_as(leaf, target, donate, may_alias)
-    aval_of(leaf)
+    refuse_ref("device_put", aval_of(leaf))
     if target is not None and not isinstance(target, (xla.Device, xla.Sharding)):  # a kind of memory
         target = placement.in_memory(leaf, target)
     if isinstance(target, xla.Sharding) and not (

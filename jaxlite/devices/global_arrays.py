@@ -284,7 +284,10 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
     shape = tuple(int(size) for size in shape)
     _check_sharding(sharding)
     if any(hasattr(each, "_base_array") for each in given):
-        kind = given[0].dtype
+        kinds = dict.fromkeys(each.dtype for each in given if hasattr(each, "dtype"))
+        if len(kinds) > 1 or not all(hasattr(each, "_base_array") for each in given):
+            raise ValueError(f"the shards of an array have one dtype; got {' and '.join(map(str, kinds))}")
+        (kind,) = kinds
         return kind.wrap(make_array_from_single_device_arrays(
             xla_shape(shape, kind), sharding, [each._base_array for each in given]))
     for each in given:

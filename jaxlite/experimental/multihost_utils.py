@@ -18,7 +18,7 @@ from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer
-from jaxlite.core.tree import broadcast_prefix, tree_flatten
+from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import processes
 from jaxlite.devices.api import device_put, process_count, process_index
@@ -111,14 +111,15 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
 
     >>> from jaxlite.experimental import multihost_utils
     >>> multihost_utils.broadcast_one_to_all({"seed": 7})
-    {'seed': array(7, dtype=int32)}
+    {'seed': array(7)}
     """
+    if process_count() == 1:  # nothing is sent, so that nothing is converted
+        return tree_map(np.asarray, in_tree)
     leaves, tree = _leaves(in_tree)
-    if process_count() > 1:
-        _check_alike("broadcast_one_to_all", leaves, tree)
-        payload = _pack(leaves)
-        tells = process_index() == 0 if is_source is None else is_source
-        leaves = [leaf[0] for leaf in _unpack(_spread(_merge, payload if tells else np.zeros_like(payload))[None], leaves)]
+    _check_alike("broadcast_one_to_all", leaves, tree)
+    payload = _pack(leaves)
+    tells = process_index() == 0 if is_source is None else is_source
+    leaves = [leaf[0] for leaf in _unpack(_spread(_merge, payload if tells else np.zeros_like(payload))[None], leaves)]
     return tree.unflatten([np.asarray(leaf) for leaf in leaves])
 
 
@@ -136,19 +137,20 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
     >>> from jaxlite.experimental import multihost_utils
     >>> multihost_utils.process_allgather(3.0)
-    array([3.], dtype=float32)
+    array([3.])
     """
     leaves, tree = tree_flatten(in_tree)
     spans = [type(leaf) is ArrayImpl and not leaf.is_fully_addressable for leaf in leaves]
     if any(spans) and not tiled:
         raise ValueError("Gathering global non-fully-addressable arrays only supports tiled=True")
     found = [np.asarray(_replicate(leaf)) if span else None for leaf, span in zip(leaves, spans, strict=True)]
-    own, _ = _leaves([leaf for leaf, span in zip(leaves, spans, strict=True) if not span])
+    own = [leaf for leaf, span in zip(leaves, spans, strict=True) if not span]
     if own and process_count() > 1:
+        own, _ = _leaves(own)
         _check_alike("process_allgather", own, tree)
         gathered = iter(_unpack(_spread(_gather, _pack(own)), own))
     else:
-        gathered = iter([leaf[None] for leaf in own])
+        gathered = iter([np.asarray(leaf)[None] for leaf in own])
     return tree.unflatten([_joined(next(gathered), tiled) if each is None else each for each in found])
 
 

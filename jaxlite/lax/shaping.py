@@ -21,7 +21,7 @@ from jaxlite.core.jaxpr import Literal
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import Dim, are_ints, as_size, as_sizes, exceeds, set_dimension_value
-from jaxlite.core.tracing import Tracer, state
+from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
 from jaxlite.devices import placement
@@ -685,7 +685,7 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
         aval = fill_value.aval
     if aval.shape:
         raise TypeError(f"full must be called with scalar fill_value, got fill_value.shape {aval.shape}.")
-    weak = dtype is None and aval.weak_type
+    weak = dtype is None and aval.weak_type and not (sharding is not None and is_eager())  # what is made of shards is strong
     if dtype is None:
         dtype = aval.dtype
     return broadcast_in_dim(convert(fill_value, dtype, weak), shape, (), out_sharding=sharding)

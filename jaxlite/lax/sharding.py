@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxlite.compilation import spread
 from jaxlite.core.array import make_array, single_device_sharding
-from jaxlite.core.aval import dual, has_states, layout_of, with_layout
+from jaxlite.core.aval import dual, has_states, layout_of, refuse_ref, with_layout
 from jaxlite.core.effects import DEBUG
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.filtering import boundary
@@ -473,6 +473,7 @@ def _on_tree(x, given, what: str, who: str, each_one: Callable[[Any, Any], Any] 
                          "each axis leaves it to the compiler")
 
     def one(leaf, place) -> Any:
+        refuse_ref(who, aval_of(leaf))
         if each_one is not constrain:
             return each_one(leaf, asked_sharding(place))
         sharding = spread.as_sharding(place, what, who, or_entered)

@@ -442,7 +442,8 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     check_arrays("full", fill_value)
     if dtype is None:
         aval = aval_of(fill_value)
-        dtype, weak = aval.dtype, aval.weak_type
+        is_placed = not (device is out_sharding is None) and is_eager()  # what is made of shards is strong, as in `lax.full`
+        dtype, weak = aval.dtype, aval.weak_type and not is_placed
     else:
         dtype, weak = dtypes.check_user_dtype_supported(dtype, "full"), False
     if isinstance(dtype, dtypes.ExtendedDType) and not aval_of(fill_value).shape:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from lowering import xla
 from lowering.buffers import physical
 from lowering.rules import lowers
@@ -40,12 +42,23 @@ def _reshard(ctx: Any, x: Any, *, dst_sharding: Any, concrete_mesh: Any) -> Any:
     meshes = ctx.builder.meshes
     if meshes is None:
         return x
-    rank = len(physical(ctx.aval_out)[0])
-    if dst_sharding.spec.unreduced and ctx.avals_in[0].layout is None:  # else Shardy takes each device's whole for its part
-        whole = dst_sharding.update(spec=dst_sharding.spec.update(
-            partitions=[None] * rank, unreduced=frozenset(), reduced=frozenset()))
-        x = meshes.pinned(ctx, x, whole, rank)
-    return meshes.pinned(ctx, x, dst_sharding, rank)
+    aval = ctx.aval_out
+    rank = len(physical(aval)[0])
+    if not dst_sharding.spec.unreduced:
+        return meshes.pinned(ctx, x, dst_sharding, rank)
+
+    def put(value: Any) -> Any:
+        if ctx.avals_in[0].layout is None:  # else Shardy takes each device's whole for its part
+            whole = dst_sharding.update(spec=dst_sharding.spec.update(
+                partitions=[None] * rank, unreduced=frozenset(), reduced=frozenset()))
+            value = meshes.pinned(ctx, value, whole, rank)
+        return meshes.pinned(ctx, value, dst_sharding, rank)
+
+    if getattr(aval.dtype, "kind", None) != "c":
+        return put(x)
+    part = np.dtype(f"float{aval.dtype.itemsize * 4}")  # Shardy has no complex zeros, and ends the process
+    halves = [put(ctx.value(f"stablehlo.{half}", [x], aval.shape, part)) for half in ("real", "imag")]
+    return meshes.pinned(ctx, ctx.value("stablehlo.complex", halves, aval.shape, aval.dtype), dst_sharding, rank)
 
 
 @lowers("mesh_cast")

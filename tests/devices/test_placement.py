@@ -299,3 +299,25 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             jax.device_put({"a": X, "b": X}, {"a": on("x")})
         with pytest.raises(ValueError, match="unconstrained"):
             jax.device_put(X, on(P.UNCONSTRAINED))
+        ref = jax.new_ref(X)
+        for put in (jax.device_put, jax.lax.with_sharding_constraint, jax.sharding.reshard):
+            with pytest.raises(TypeError, match=rf"{put.__name__} got a Ref of type .* Did you forget to read"):
+                put(ref, on("x"))
+        key = jax.random.split(jax.random.key(0), 1)
+        shards = [jax.device_put(each, device) for each, device in zip([key, *[np.zeros(1, np.float32)] * 7], jax.devices())]
+        for mixed in (shards, shards[::-1]):
+            with pytest.raises(ValueError, match="the shards of an array have one dtype; got .*key<fry>"):
+                jax.make_array_from_single_device_arrays((8,), on(("x", "y")), mixed)
+
+    def test_filled_in_parts_is_strong():
+        for made in (jnp.full(8, 2.0, device=on("x")), jax.lax.full((8,), 2.0, sharding=on("x"))):
+            assert not made.weak_type and made.sharding == on("x")
+        assert jax.jit(lambda: jnp.full(8, 2.0, device=on("x")))().weak_type
+
+    def test_one_process_alone_sends_its_values_as_they_are():
+        from jaxlite.experimental import multihost_utils
+
+        tree = {"a": 1, "b": np.arange(2), "c": jnp.ones(2)}
+        told = jax.tree.leaves(multihost_utils.broadcast_one_to_all(tree))
+        assert [each.dtype for each in told] == ["int64", "int64", "float32"]
+        assert multihost_utils.process_allgather(np.arange(2)).dtype == "int64"

@@ -263,3 +263,18 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             np.testing.assert_allclose(summed(pulled), jax.grad(fun)(jnp.asarray(A)), rtol=1e-6)
         both = jax.jit(lambda a, b: -product(a, b) - product(a, b))(LEFT, RIGHT)
         np.testing.assert_allclose(summed(both), -2 * A @ B, rtol=1e-4)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+    @pytest.mark.parametrize("second", [jax.sharding.AxisType.Explicit, jax.sharding.AxisType.Auto])
+    def test_parts_of_complex_numbers_and_beside_automatic_axes(dtype, second):  # the process ended, sums counted twice
+        mesh = jax.make_mesh((2, 4), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit, second))
+        a, b = A.astype(dtype), B.astype(dtype)
+        with jax.set_mesh(mesh):
+            left, right = jax.device_put(a, P(None, "x")), jax.device_put(b, P("x"))
+            part = jax.jit(lambda a, b: jnp.dot(a, b, out_sharding=P(unreduced={"x"})))(left, right)
+            assert jax.typeof(part).sharding.spec.unreduced == {"x"}
+            np.testing.assert_allclose(summed(part), a @ b, rtol=1e-4, atol=1e-5)
+            put = jax.device_put(a, NamedSharding(mesh, P(unreduced={"x"})))
+            np.testing.assert_array_equal(summed(put), a)
+            back = jax.jit(lambda x: reshard(-reshard(x, P(unreduced={"x"})), P("x")))(a)
+            np.testing.assert_array_equal(back, -a)

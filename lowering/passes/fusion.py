@@ -49,7 +49,7 @@ RUN_COST = {
 # Name -> how many instructions it becomes, where it is not 1.
 _WEIGHT = {
     "logistic": 4, "integer_pow": 2, "erf_inv": 40, "lgamma": 80, "digamma": 80, "erfc": 60, "iota": 0, "reshape": 0,
-    "squeeze": 0, "argmax": 4, "argmin": 4,
+    "squeeze": 0, "argmax": 4, "argmin": 4, "random_bits": 120,
 }  # fmt: skip
 REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin".split())
@@ -63,7 +63,7 @@ FUSIBLE = REDUCTIONS | _VIEWS | frozenset(
     "dynamic_slice dynamic_update_slice gather".split())
 # XLA computes these once where several kernels read them.
 _COSTLY = REDUCTIONS | frozenset(
-    "tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt erf erf_inv erfc lgamma digamma div rem pow atan2 sinh cosh "
+    "tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt erf div rem pow atan2 sinh cosh "
     "asin acos atan asinh acosh atanh gather pad".split())
 # They give other elements of their operands, or more of them.
 _MOVES = REDUCTIONS | (_VIEWS - {"broadcast_in_dim"}) | frozenset(
@@ -117,14 +117,15 @@ class _Value:
         self.shape = tuple(extent for extent in shape if extent != 1)
         self.users: list[_Value] = []
         self.is_result = self.is_written = self.is_charged = self.is_blocked = False
-        self.is_loop = name in FUSIBLE  # is it computed in a loop over elements, into which others can be fused?
+        # Is it computed in a loop over elements, into which others can be fused?
+        self.is_loop = name in FUSIBLE or name == "random_bits" and self.size < _MANY_BITS
         if name in REDUCTIONS and eqn.invars[0].aval.size >= LIBRARY_REDUCTION or (
                 name in ("concatenate", "stack") and len(operands) > _MANY_PARTS):
             self.is_loop = False
         is_scaling = name == "div" and hasattr(eqn.invars[1], "val")
         self.is_costly = name in _COSTLY and not is_scaling
         self.weight = _WEIGHT.get(name, 1) if operands or name not in _VIEWS else 0
-        self.run = 1 if is_scaling else RUN_COST.get(name, 1)
+        self.run = 1 if is_scaling else _HASH if name == "random_bits" else RUN_COST.get(name, 1)
         # XLA fuses what reads more than it writes into all readers or into none.
         rank = len(self.shape)
         large = [each for each in operands if len(each.shape) >= rank and each.name not in ("broadcast_in_dim", "iota")]

@@ -8,6 +8,10 @@ vectorizes rows of eight elements, which it leaves alone otherwise if it has to 
 Programs that only compute arrays with long rows, sum them up and multiply matrices have no such loops: LLVM unrolls none of
 theirs, and does without its reduction of addresses, which pays for moves of short rows alone.
 
+A row that is read with its elements shifted by a few, padded or rotated, is a loop whose first and last turns differ. LLVM
+vectorizes it if it may unroll twice its code (it peels off these turns), which takes a higher limit: SHIFTED_LOOPS. Where a
+line is shifted, and what is computed of it again, in one kernel, this code is long, and XLA's limit is needed.
+
 SHORT_LOOPS does not do for costly functions in rows of fewer than 16 elements, which are too much code for this limit, for
 cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for reductions
 across rows that the library does not do, and for an update of a single position: XLA's loop stores each element
@@ -23,9 +27,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from lowering.passes.fusion import ELEMENTWISE, LIBRARY_REDUCTION, REDUCTIONS, RUN_COST, bodies, call_body
+from lowering.passes.fusion import ELEMENTWISE, FUSIBLE, LIBRARY_REDUCTION, REDUCTIONS, RUN_COST, bodies, call_body
 
 SHORT_LOOPS = ("--unroll-threshold=75", "--vectorizer-min-trip-count=8")
+SHIFTED_LOOPS = ("--unroll-threshold=150", "--vectorizer-min-trip-count=8")
 NO_LOOPS = ("xla_cpu_disable_loop_unrolling", "--disable-lsr")
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -49,13 +54,15 @@ _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on 
 _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
 _LITTLE = 1 / 50  # of all operations, which may be slow
+_SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of a row that is a long loop, and the part of it that a shift adds
+_SHIFTED_AGAIN = 2  # shifts of a line, each of what the one before it gives
 _PRODUCTS = 8  # that the library computes in the time of an operation
 _TURNS = 16  # of a loop, where it is not known
 
 
 def options(jaxpr: Any) -> tuple[str, ...]:
-    """Flags of XLA and LLVM for a program, and for the programs in its equations: none, SHORT_LOOPS or NO_LOOPS."""
-    operations = in_short_rows = in_products = in_equal_rows = across_rows = not_long = 0.0
+    """Flags of XLA and LLVM for a program, and for the programs in its equations: none, or one of the three lists above."""
+    operations = in_short_rows = in_products = in_equal_rows = across_rows = shifted = not_long = 0.0
     for eqn, in_loop in equations(jaxpr):
         is_across = _reduces_across_rows(eqn, in_loop)
         if _updates_one_position(eqn) or is_across and not in_loop:
@@ -76,12 +83,16 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         if in_loop and _repeats_rows(eqn):
             not_long += out.size * turns * _REPEATING
             in_equal_rows += out.size * turns if row in _MANY_VECTORS else 0
+        if _shifts(eqn):
+            shifted += done
         if not _is_long(eqn, in_loop):
             not_long += cost * turns * max([getattr(atom.aval, "size", 1) for atom in (*eqn.invars, *eqn.outvars)])
     every = operations + in_products
     if (in_short_rows > max(_LEAST, _SHARE * operations) or in_equal_rows > max(_LEAST, _EQUAL_SHARE * every)
             or across_rows > _ACROSS_SHARE * every):
         return ()
+    if shifted > _LITTLE * every:
+        return () if _times_shifted(jaxpr, {}) >= _SHIFTED_AGAIN else SHIFTED_LOOPS
     return NO_LOOPS if not_long <= _LITTLE * every else SHORT_LOOPS
 
 
@@ -94,6 +105,34 @@ def _is_long(eqn: Any, in_loop: bool) -> bool:
     if name == "dot_general":
         return bool(eqn.params["dimension_numbers"][0][0])
     return name not in _SUMS_ROWS or avals[0].dtype.kind == "f" and not in_loop
+
+
+def _shifts(eqn: Any) -> bool:
+    """Whether it adds a few elements to long rows: padding, or a concatenation with a small part."""
+    if eqn.primitive.name not in ("pad", "concatenate"):
+        return False
+    out = eqn.outvars[0].aval
+    row, largest = out.shape[-1], max([atom.aval.shape[-1] for atom in eqn.invars if atom.aval.ndim == out.ndim], default=0)
+    return row >= _SHIFTED_ROW and 0 < row - largest <= _MARGIN * row
+
+
+def _times_shifted(jaxpr: Any, before: dict[Any, int]) -> int:
+    """How many shifts of a line follow each other between two values in memory, at most; `before` has those of variables."""
+    most = 0
+    for eqn in jaxpr.eqns:
+        inputs = [0 if hasattr(atom, "val") else before.get(atom, 0) for atom in eqn.invars]
+        inner = call_body(eqn)
+        if inner is not None:
+            scope = dict(zip(inner.invars, inputs, strict=True))
+            most = max(most, _times_shifted(inner, scope))
+            before.update((var, scope[atom]) for var, atom in zip(eqn.outvars, inner.outvars, strict=True) if atom in scope)
+        elif eqn.primitive.name in FUSIBLE:
+            after = max(inputs, default=0) + (_shifts(eqn) and not _row(eqn.outvars[0].aval))
+            before.update((var, after) for var in eqn.outvars)
+            most = max(most, after)
+        for body in bodies(eqn):
+            most = max(most, _times_shifted(body, {}))
+    return most
 
 
 def _repeats_rows(eqn: Any) -> bool:

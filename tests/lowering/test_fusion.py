@@ -116,6 +116,20 @@ def test_many_random_bits_are_written_before_they_become_something_else():
         assert sum(var.aval.size for var, why in barriers(f, key).items() if "bits" in why) == written
 
 
+def test_few_random_numbers_that_several_kernels_read_are_written():
+    # XLA would compute the hash in each of the kernels, in full.
+    def two_results(key, x, y):
+        z = jax.random.normal(key, (2, 100))
+        return x * jnp.exp(z[0]), y + z[0] - z[1]
+
+    def one_result(key, x, y):
+        return sum(two_results(key, x, y))
+
+    for f, written in ((two_results, 1), (one_result, 0)):
+        found = barriers(f, jax.random.key(0), np.ones(100, np.float32), np.ones(100, np.float32))
+        assert sum(var.aval.shape == (2, 100) for var in found) == written
+
+
 def test_what_is_made_of_few_random_bits_is_not_made_again_for_each_element():
     key, images = jax.random.key(0), np.ones((8, 32, 64), np.float32)
 

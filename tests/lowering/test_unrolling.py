@@ -47,13 +47,14 @@ def repeat(f):
     (lambda x: jnp.abs(lax.complex(x, x)), LARGE[:8000].reshape(800, 10)),
     (lambda x: x * 2 + 1, LARGE[:6000].reshape(1000, 6).astype(jnp.bfloat16)),
     (lambda x: jnp.expm1(x)[np.zeros(9000, int)] + x[np.ones(9000, int)], LARGE[:12000].reshape(3000, 4)),
+    (lambda x: x - jnp.roll(x * jax.jit(lambda x: jnp.roll(x, 1) - x)(x), -1), LARGE[:512]),
     (lambda x: jax.scipy.sparse.linalg.cg(lambda c: jnp.exp(c) + c, x, maxiter=3)[0], LARGE[:3000].reshape(1000, 3)),
 ], ids=["across rows", "columns", "across all rows", "in a branch", "integers",
         "across rows in a scan", "one position", "function of a column", "large part",
         "costly, in rows of six", "costly, in rows of four", "rows of two", "inverse functions in rows of ten",
         "selected from two computations, in a scan", "equal rows in a scan",
         "columns times rows in a scan", "complex, in rows of ten", "half precision, in rows of six",
-        "costly, and rows gathered", "in a solver"])
+        "costly, and rows gathered", "a line that is shifted again", "in a solver"])
 def test_programs_that_gain_from_longer_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == ()
 
@@ -70,7 +71,6 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (lambda x: x.at[jnp.arange(9)].add(1), LARGE),
     (lambda x: x.at[5].add(1), LARGE[:2000]),
     (jnp.transpose, LARGE.reshape(256, 256)),
-    (lambda x: jnp.roll(x, 1) + x, LARGE),
     (lambda x: x.astype(jnp.bfloat16) * 2, LARGE.reshape(256, 256)),
     (repeat(lambda c: c * 0.5 + LARGE[:64]), LARGE[:6400].reshape(100, 64)),
     (repeat(lambda c: jnp.tanh(c @ MATRIX) + c.sum(0)), LARGE[:512].reshape(16, 32)),
@@ -78,12 +78,26 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (lambda x: jax.vmap(jax.grad(lambda w, x: jnp.tanh(w @ x).sum()), (None, 0))(MATRIX, x), LARGE[:1024].reshape(32, 32)),
     (lambda x: 0.5 * x + 1, LARGE[:60000].reshape(-1, 5)),
     (lambda x: lax.scan(lambda c, row: (c * 0.5, c + row), x[0], x)[1], LARGE[:900].reshape(6, 50, 3)),
+    (lambda x: jnp.concatenate([x, x], axis=1), LARGE[:6400].reshape(64, 100)),
+    (lambda x: jnp.pad(x, ((0, 1), (0, 0))), LARGE[:6400].reshape(64, 100)),
+    (lambda x: jnp.roll(x, 1, axis=1) - x, LARGE[:1024].reshape(64, 16)),
 ], ids=["rows of eight", "along rows", "few across rows", "the library's", "one column", "all", "few",
-        "one position is set", "some positions", "one of few positions", "turned", "rotated by one", "half precision",
+        "one position is set", "some positions", "one of few positions", "turned", "half precision",
         "shorter equal rows in a scan", "few sums across rows in a scan", "rows that are summed in a scan",
-        "products of a column and a row", "cheap, in rows of five", "few, in rows of three in a scan"])
+        "products of a column and a row", "cheap, in rows of five", "few, in rows of three in a scan",
+        "joined halves", "a row more", "short rows, rotated"])
 def test_other_programs_gain_from_short_ones(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHORT_LOOPS
+
+
+@pytest.mark.parametrize("f, x", [
+    (lambda x: jnp.roll(x, 1) + x, LARGE),
+    (jax.grad(lambda x: jnp.sum(repeat(lambda c: c - c * jnp.roll(c, 1))(x))), LARGE[:512]),
+    (repeat(lambda c: c * jnp.pad(c, ((0, 0), (1, 1)))[:, 2:]), LARGE[:2048].reshape(4, 512)),
+    (repeat(lambda c: c - jnp.roll(c * jnp.roll(c, 1, 1), -1, 1)), LARGE[:2048].reshape(4, 512)),
+], ids=["rotated by one", "gradient of rotations in a scan", "rows with margins", "rows that are shifted again"])
+def test_programs_that_read_rows_shifted(f, x):
+    assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHIFTED_LOOPS
 
 
 @pytest.mark.parametrize("f, x", [

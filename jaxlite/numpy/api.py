@@ -1,7 +1,7 @@
 """The base of all functions of the numpy API: one compiled call when eager, argument checks, promotion.
 
 `@api` marks a public function. With concrete arrays it is one cached compiled call; under a trace its body is inlined,
-so jaxprs are flat.
+so jaxprs are flat. Under `debug_nans`, derivatives and batches of concrete arrays are of such calls, too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import Ints
 from jaxlite.core.filtering import hide_own_frames
+from jaxlite.core.staging import StagingTrace
 from jaxlite.core.symbolic import Dim
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
@@ -55,7 +56,8 @@ def api(fun: F) -> F:
 
             def wrapper(x, /):
                 try:
-                    return call(x) if state.trace is eager_trace else fun(x)
+                    trace = state.trace
+                    return call(x) if trace is eager_trace or type(trace) is not StagingTrace and _is_checked() else fun(x)
                 except Exception as error:
                     hide_own_frames(error)
                     raise
@@ -63,7 +65,8 @@ def api(fun: F) -> F:
 
             def wrapper(x, y, /):
                 try:
-                    return call(x, y) if state.trace is eager_trace else fun(x, y)
+                    trace = state.trace
+                    return call(x, y) if trace is eager_trace or type(trace) is not StagingTrace and _is_checked() else fun(x, y)
                 except Exception as error:
                     hide_own_frames(error)
                     raise
@@ -77,7 +80,7 @@ def api(fun: F) -> F:
             nonlocal call
             try:
                 trace = state.trace
-                if trace is eager_trace:
+                if trace is eager_trace or type(trace) is not StagingTrace and _is_checked():
                     try:
                         return call(*args, **kwargs) if kwargs else call(*args)
                     except ValueError as error:
@@ -102,6 +105,11 @@ def api(fun: F) -> F:
     wrapper = functools.wraps(fun)(wrapper)
     wrapper.is_boundary = True
     return wrapper
+
+
+def _is_checked() -> bool:
+    """Whether results are searched for NaNs and infinities. Those inside of a function, which it replaces, are none of its."""
+    return config.debug_nans.value or config.debug_infs.value
 
 
 def _unknown_keyword(code: Any, kwargs: dict[str, Any]) -> str | None:

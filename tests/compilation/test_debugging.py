@@ -39,6 +39,15 @@ def test_an_infinity_is_traced_back():
         jax.jit(lambda x: 1 / x - 1)(0.0)
 
 
+def test_values_inside_of_a_function_are_not_looked_at_whatever_transforms_it():
+    with jax.debug_nans(True), jax.debug_infs(True):
+        zeros = jnp.zeros((2, 3, 3))  # its norm's logarithm is -inf
+        np.testing.assert_array_equal(jax.vmap(jax.scipy.linalg.expm)(zeros), np.broadcast_to(np.eye(3), (2, 3, 3)))
+        assert np.isfinite(jax.grad(lambda x: jax.scipy.linalg.expm(x).sum())(zeros[0])).all()
+        with pytest.raises(FloatingPointError, match=r"encountered in sqrt .*(?s:.)*f32\[\] -1.0"):
+            jax.grad(jnp.sqrt)(-1.0)
+
+
 def test_compiled_objects_are_looked_at_too():
     log = jax.jit(jnp.log).lower(1.0).compile()
     assert np.isnan(log(-1.0)) and np.isnan(log(-1.0))

@@ -57,7 +57,8 @@ def api(fun: F) -> F:
             def wrapper(x, /):
                 try:
                     trace = state.trace
-                    return call(x) if trace is eager_trace or type(trace) is not StagingTrace and _is_checked() else fun(x)
+                    as_call = trace is eager_trace or type(trace) is not StagingTrace and _is_checked()
+                    return call(x) if as_call else fun(x)
                 except Exception as error:
                     hide_own_frames(error)
                     raise
@@ -66,7 +67,8 @@ def api(fun: F) -> F:
             def wrapper(x, y, /):
                 try:
                     trace = state.trace
-                    return call(x, y) if trace is eager_trace or type(trace) is not StagingTrace and _is_checked() else fun(x, y)
+                    as_call = trace is eager_trace or type(trace) is not StagingTrace and _is_checked()
+                    return call(x, y) if as_call else fun(x, y)
                 except Exception as error:
                     hide_own_frames(error)
                     raise

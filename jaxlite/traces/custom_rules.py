@@ -29,18 +29,21 @@ from jaxlite.traces.transpose import backward, is_linear
 _libraries = loader("jaxlite.extend.custom_calls")
 
 
-class _CustomJVPCall(Primitive):
-    """A primitive that traces of libraries know by its function and rule."""
+class _CustomCall(Primitive):
+    """A primitive that traces of libraries know by its function and rules; `kind` is jvp or vjp."""
+
+    def __init__(self, kind: str):
+        super().__init__(f"custom_{kind}_call", multiple_results=True)
+        self.kind = kind
 
     def hand_over(self, process: Callable[..., Any], args: Sequence[Any], params: dict[str, Any]) -> Any:  # type: ignore[override]
-        return _libraries().handed_over(process, args, params)
+        return getattr(_libraries(), f"{self.kind}_handed_over")(process, args, params)
 
     def bind_with_trace(self, trace: Any, args: Sequence[Any], *avals_and_params: Any) -> Any:
-        return super().bind_with_trace(trace, *_libraries().taken_back(args, avals_and_params[-1]))
+        return super().bind_with_trace(trace, *getattr(_libraries(), f"{self.kind}_taken_back")(args, avals_and_params[-1]))
 
 
-custom_jvp_call_p = _CustomJVPCall("custom_jvp_call", multiple_results=True)
-custom_vjp_call_p = Primitive("custom_vjp_call", multiple_results=True)
+custom_jvp_call_p, custom_vjp_call_p = _CustomCall("jvp"), _CustomCall("vjp")
 custom_linear_p = Primitive("custom_linear", multiple_results=True)
 custom_linear_p.takes_refs = True
 custom_linear_p.knows_vma = True

@@ -232,6 +232,53 @@ def test_a_trace_of_a_library_processes_custom_jvp_calls():
     assert seen and all(outs == [6.0] and tangent == 100.0 for outs, tangent in seen)
 
 
+def test_a_trace_of_a_library_processes_custom_vjp_calls():
+    """It gets function, forward and backward apart, and gives them to the trace outside, which differentiates by them."""
+
+    class Boxing(jax.core.Trace):
+        def __init__(self, parent):
+            super().__init__()
+            self.parent_trace = parent
+
+        def process_primitive(self, primitive, tracers, params):
+            out = primitive.bind_with_trace(self.parent_trace, [getattr(each, "value", each) for each in tracers], params)
+            return [Boxed(self, each) for each in out] if primitive.multiple_results else Boxed(self, out)
+
+        def process_custom_vjp_call(self, primitive, fun, fwd, bwd, tracers, *, out_trees, symbolic_zeros):
+            with core.take_current_trace():
+                residuals_and_outs = fwd.call_wrapped(2.0, True, 3.0, False)
+                _, residuals, forwarded = out_trees()
+                seen.append((fun.call_wrapped(2.0, 3.0), residuals_and_outs[residuals.num_leaves:], len(forwarded),
+                             bwd.call_wrapped(*residuals_and_outs[:residuals.num_leaves], 1.0)))
+            values = [each.value for each in tracers]
+            params = {"subfuns": (fun, fwd, doubling(bwd)), "out_trees": out_trees, "symbolic_zeros": symbolic_zeros}
+            avals = [jax.typeof(each) for each in values]
+            return [Boxed(self, out) for out in primitive.bind_with_trace(self.parent_trace, values, avals, params)]
+
+    @linear_util.transformation2
+    def doubling(fun, *args):
+        return [2 * each for each in fun(*args)]
+
+    @jax.custom_vjp
+    def f(x, y):
+        return x * y
+
+    f.defvjp(lambda x, y: (x * y, (y,)), lambda residuals, ct: (10 * ct, ct * residuals[0]))
+    seen = []
+
+    def boxed(x):
+        y = x + 1
+        with core.take_current_trace() as parent:
+            trace = Boxing(parent)
+            with core.set_current_trace(trace):
+                return f(Boxed(trace, x), Boxed(trace, y)).value
+
+    assert boxed(2.0) == jax.jit(boxed)(2.0) == 6.0
+    assert jax.grad(boxed)(2.0) == jax.jit(jax.grad(boxed))(2.0) == jax.grad(jax.jit(boxed))(2.0) == 2 * (10.0 + 3.0)
+    np.testing.assert_allclose(jax.vmap(jax.grad(boxed))(np.array([2.0, 3.0])), [26.0, 28.0])
+    assert all(each[0] == [6.0] and each[1] == [6.0] and each[2] == 1 and each[3] == [10.0, 3.0] for each in seen) and seen
+
+
 def test_a_block_of_a_trace_that_is_never_left_changes_nothing_when_it_is_collected():
     taking = core.take_current_trace()
     setting = core.set_current_trace(taking.__enter__())

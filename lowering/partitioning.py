@@ -114,7 +114,8 @@ class Meshes:
     Args: the module's builder, the devices of its partitions in order (None if they are not known), and their mesh.
     """
 
-    __slots__ = ("_builder", "_names", "_groups", "_pins", "devices", "mesh", "manual_mesh", "manual_axes", "_channels")
+    __slots__ = ("_builder", "_names", "_groups", "_pins", "devices", "mesh", "manual_mesh", "manual_axes", "_channels",
+                 "_grids", "_sums")
 
     def __init__(self, builder: Any, devices: tuple[Any, ...] | None, mesh: Any = None):
         xla.load_shardy(builder.context)
@@ -125,6 +126,8 @@ class Meshes:
         self.manual_mesh: Any = None  # while what is emitted is written for one partition, with the types of its parts
         self.manual_axes: frozenset[Any] = frozenset()  # along these axes
         self._channels = 0
+        self._grids: dict[Any, Any] = {}  # a mesh for each set of axes in the module
+        self._sums = False  # whether a value is left to be summed
 
     # --- programs written for one partition
 
@@ -212,7 +215,20 @@ class Meshes:
         if mesh._internal_device_list is None and own is not None and own.axis_names == mesh.axis_names and (
                 own.axis_sizes == mesh.axis_sizes):
             mesh = own
+        self._grids.setdefault((mesh.axis_names, mesh.axis_sizes), mesh)
         return self._symbol(mesh_text(mesh, self.devices), "mesh")
+
+    def _named(self, sharding: Any) -> str:
+        """The symbol of the mesh of a sharding.
+
+        Raises: ValueError where sums are left along parts of another mesh's axes: XLA would end the process.
+        """
+        name = self.name(sharding.mesh)
+        self._sums = self._sums or bool(sharding.spec.unreduced)
+        if self._sums and len(self._grids) > 1:
+            raise ValueError("A program with unreduced values can be over one mesh only. Got " + " and ".join(
+                map(str, self._grids.values())) + ". Put its arguments on one mesh with device_put")
+        return name
 
     def new_group(self) -> int:
         """The number of a group of values that are cut alike."""
@@ -246,7 +262,7 @@ class Meshes:
 
     def attribute(self, sharding: Any, ndim: int, is_open: bool = False) -> Any:
         """A sharding as the attribute of a value with `ndim` axes."""
-        text = f"#sdy.sharding{sharding_text(sharding, ndim, self.name(sharding.mesh), is_open)}"
+        text = f"#sdy.sharding{sharding_text(sharding, ndim, self._named(sharding), is_open)}"
         return self._builder.ir.Attribute.parse(text, self._builder.context)
 
     def pin(self, ctx: Any, outvars: list[Any], env: dict[Any, Any]) -> None:
@@ -264,7 +280,7 @@ class Meshes:
             explicit = [name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind.name == "Explicit"]
             # What is still to be summed is closed: Shardy would sum it where an axis is open, and keep the word.
             is_open = len(explicit) < len(mesh.axis_names) and not sharding.spec.unreduced
-            text = sharding_text(sharding, ndim, self.name(mesh), is_open, explicit)
+            text = sharding_text(sharding, ndim, self._named(sharding), is_open, explicit)
             text = self._pins[sharding.spec, mesh, ndim] = f"#sdy.sharding{text}"
         return ctx.op("sdy.sharding_constraint", [value], [value.type], {"sharding": ctx.attribute(text)}).result
 

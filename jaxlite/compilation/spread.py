@@ -124,12 +124,20 @@ def as_sharding(given: Any, what: str, who: str, or_entered: bool = False) -> An
 
 
 def checked(given: Any, what: str) -> tuple[Any, ...]:
-    """A tree of shardings that `jit` was given, as a part of keys. Raises: TypeError for a leaf that is none."""
+    """A tree of shardings that `jit` was given, as a part of keys.
+
+    Raises: TypeError for a leaf that is none, ValueError for an argument of which XLA may choose how it is cut.
+    """
     leaves, tree = tree_flatten(given, is_place)
     for leaf in leaves:
         if not is_place(leaf):
             raise TypeError(f"{what} leaf specifications are expected to be PartitionSpec instances or None, but got "
                             f"{leaf!r} of type {type(leaf)}, which is no Sharding either")
+        sharding = leaf.sharding if isinstance(leaf, shardings.Format) else leaf
+        spec = getattr(sharding, "spec", sharding)
+        if what == "in_shardings" and isinstance(spec, shardings.PartitionSpec) and shardings.UNCONSTRAINED in spec:
+            raise ValueError(f"Unconstrained dims are not allowed when passed to in_shardings: {leaf}. None leaves an argument "
+                             "as it comes")
     return (*leaves, tree)
 
 

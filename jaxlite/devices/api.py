@@ -149,7 +149,9 @@ def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
         if arrays.is_spread(leaf):
             if target is None:
                 return leaf
-            return _release(leaf, arrays.put_array(leaf, placement.as_device(target), True, copy=may_alias is False), donate)
+            device = placement.as_device(target)
+            result = arrays.put_array(leaf, device, True, copy=may_alias is False)
+            return _release(leaf, result, donate and device not in leaf.sharding.device_set)  # it may share memory
         where = arrays.device_of(leaf) if target is None else placement.as_device(target)
         committed = leaf._committed or target is not None
         moves = target is not None and leaf._sharding.memory_kind != arrays.single_device_sharding(where).memory_kind

@@ -85,7 +85,8 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
 
 def _summed_or_split(value: Any, sharding: Any, committed: bool) -> Any:
     """An array as the sum of parts on several devices, or from such parts: by a program."""
-    if type(value) is not ArrayImpl:
+    if type(value) is not ArrayImpl or sharding.spec.unreduced and getattr(value.sharding, "mesh", None) != sharding.mesh:
+        # A program over two meshes ends the process where something is left to be summed.
         spec = sharding.spec
         value = place(value, sharding.update(spec=spec.update(unreduced=frozenset(), reduced=frozenset())), committed)
     return value if value.sharding == sharding else placement.reshard(value, sharding)

@@ -321,3 +321,14 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         told = jax.tree.leaves(multihost_utils.broadcast_one_to_all(tree))
         assert [each.dtype for each in told] == ["int64", "int64", "float32"]
         assert multihost_utils.process_allgather(np.arange(2)).dtype == "int64"
+
+    def test_what_is_given_away_lives_on_where_it_was():
+        for source in (on(), on("x"), jax.devices()[3]):
+            for target in (jax.devices()[3], on(), on("x")):
+                x = jax.device_put(X, source)
+                np.testing.assert_array_equal(jax.device_put(x, target, donate=True), X)
+
+    def test_arguments_are_cut_as_said():
+        for given in (on(P.UNCONSTRAINED), P(P.UNCONSTRAINED)):  # a choice of XLA that the argument does not know: a crash
+            with pytest.raises(ValueError, match="Unconstrained dims are not allowed when passed to in_shardings"):
+                jax.jit(lambda x: x, in_shardings=given)

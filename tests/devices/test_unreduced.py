@@ -278,3 +278,10 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             np.testing.assert_array_equal(summed(put), a)
             back = jax.jit(lambda x: reshard(-reshard(x, P(unreduced={"x"})), P("x")))(a)
             np.testing.assert_array_equal(back, -a)
+
+    def test_over_two_meshes():  # XLA ended the process
+        other = jax.device_put(A, NamedSharding(jax.make_mesh((4, 2), ("x", "y")), P("x")))
+        target = NamedSharding(MESH, P(unreduced={"x"}))
+        np.testing.assert_array_equal(summed(jax.device_put(other, target)), A)
+        with pytest.raises(ValueError, match=r"can be over one mesh only. Got Mesh\('x': 4.* and Mesh\('x': 2"):
+            jax.jit(lambda x: reshard(x, target))(other)

@@ -71,6 +71,7 @@ ROWS = [
     Row("erfcx", (np.concatenate([span(-4, 30), [100, 1e6, 1e18], EDGES]),), 100),
     Row("dawsn", (np.concatenate([span(-12, 12), 10.0 ** span(-6, 6, 25), EDGES]),), 60),
     Row("fresnel", (span(-8, 8, 201),), 200, 100),
+    Row("fresnel", (np.concatenate([span(20, 59, 101), [1e9]]),), 4, 40),  # where a rounded square tells nothing of the angle
     Row("fresnel", (np.concatenate([10.0 ** span(-5, 1, 13), EDGES]),), 100, 100),
     Row("ndtr", (np.concatenate([span(-6, 6), EDGES]),), 300), Row("ndtri", (UNIT,), 40, 4),
     Row("ndtri", (np.array([-0.1, 1.1, np.nan]),)), Row("log_ndtr", (np.concatenate([span(-40, 8), EDGES]),), 60),

@@ -112,6 +112,15 @@ def _expansion(count: int) -> tuple[float, np.ndarray]:
     return scale, coefficients[1:count + 1][::-1]
 
 
+@functools.cache
+def _fraction(count: int) -> tuple[list[float], list[float]]:
+    """Numerator and denominator of 1 / (1 - (1/2) v / (1 - (2/2) v / (1 - ...))), `count` steps deep, lowest first."""
+    above, below = np.poly1d([1.0]), np.poly1d([1.0])
+    for k in range(count, 0, -1):
+        above, below = below, below - above * np.poly1d([k / 2, 0.0])
+    return list(map(float, above.coeffs[::-1])), list(map(float, below.coeffs[::-1]))
+
+
 @custom_jvp
 def _wofz(z):
     is_below = jnp.imag(z) < 0
@@ -121,14 +130,12 @@ def _wofz(z):
     # Where it is large, i z turns Z to -1 and the expansion loses digits: there Laplace's continued fraction has them.
     is_far = jnp.abs(upper) > (8 if is_double else 5)
     inner = jnp.where(is_far, 1, upper)
-    below = scale - 1j * inner
-    ratio = (scale + 1j * inner) / below
-    near = 2 * polynomial(list(map(float, coefficients[::-1])), ratio) / (below * below) + 1 / math.sqrt(math.pi) / below
-    far = jnp.where(is_far, upper, 8j)
-    fraction = far
-    for k in range(12 if is_double else 6, 0, -1):
-        fraction = far - (k / 2) / fraction
-    value = jnp.where(is_far, 1j / math.sqrt(math.pi) / fraction, near)
+    inverse = 1 / jnp.where(is_far, upper, scale - 1j * inner)  # divisions are what takes long
+    ratio = (scale + 1j * inner) * inverse
+    near = inverse * (2 * polynomial(list(map(float, coefficients[::-1])), ratio) * inverse + 1 / math.sqrt(math.pi))
+    small = jnp.where(is_far, inverse, 0)
+    far = (1j / math.sqrt(math.pi)) * small * _quotient(_fraction(12 if is_double else 6), small * small)
+    value = jnp.where(is_far, far, near)
     safe = jnp.where(is_below, z, 0)
     return jnp.where(is_below, 2 * jnp.exp(-safe * safe) - value, value)
 
@@ -141,11 +148,11 @@ def wofz(z):
     """The Faddeeva function exp(-z^2) erfc(-i z), complex."""
     check_arrays("wofz", z)
     (z,) = promote_dtypes_inexact(z)
-    is_real = dtypes.kind(z.dtype) != "c"
     if z.dtype.itemsize < 4:
         z = z.astype(np.float32)
-    value = _wofz(lax.convert_element_type(z, np.result_type(z.dtype, np.complex64)))
-    return lax.complex(jnp.exp(-z * z), jnp.imag(value)) if is_real else value
+    if dtypes.kind(z.dtype) != "c":
+        return lax.complex(jnp.exp(-z * z), dawsn(z) * (2 / math.sqrt(math.pi)))
+    return _wofz(z)
 
 
 @custom_jvp
@@ -188,31 +195,61 @@ def dawsn(x):
     return jnp.where(jnp.isinf(x), 0 * jnp.sign(x), _dawsn(jnp.where(jnp.isinf(x), 1, x)))
 
 
+# pi x f(x) and pi^2 x^3 g(x) for x >= 1.2, f and g the auxiliary functions of DLMF 7.2.10: quotients of polynomials of
+# (1.2 / x)^4, fitted to values of 60 digits.
+_FRESNEL_32 = (
+    ([0.999999976, 13.6020724, 40.4912736, 26.8974173, 2.18497759],
+     [1, 13.7486451, 42.2574542, 30.7885217, 3.46935364]),
+    ([0.999999784, 16.7826436, 60.4540512, 45.3358019, 2.98694656],
+     [1, 17.5154292, 71.0535073, 72.6793725, 13.4206147]))
+_FRESNEL_64 = (
+    ([0.9999999999999999, 137.27535438327544, 6748.2607033968025, 154926.34954758576, 1820317.0518840791, 11303235.425092919,
+      37048111.02492569, 62234830.36216498, 50247237.09886661, 17259521.376716476, 1964566.7539092444, 36975.57083732258],
+     [1.0, 137.42194174386808, 6768.154331492898, 155885.23758660103, 1841626.233723819, 11540917.535026241, 38409787.39612122,
+      66187417.28202571, 55789542.73576185, 20672109.585246146, 2728432.653495197, 76210.68096629022]),
+    ([0.9999999999999983, 155.44823193236945, 8682.42956447461, 226953.72371268197, 3036766.240841101, 21422188.422394935,
+      79288656.02662857, 148767290.366774, 131704155.06331398, 47996823.42757337, 5374560.503620682, 67234.31825032539],
+     [1.0, 156.18116873532105, 8794.644266298183, 233063.02732492622, 3190009.7873614747, 23346218.280522306, 91640069.83237371,
+      188720130.08880904, 193810963.6049333, 90283665.01849923, 15892515.337293278, 685870.9114951092]))
+
+
 @custom_jvp
 def _fresnel(x) -> tuple[Any, Any]:
+    is_double = aval_of(x).dtype.itemsize > 4
     size = jnp.abs(x)
-    is_small, is_infinite = size < 1.2, jnp.isinf(x)
-    small = jnp.where(is_small, size, 0)
+    is_small = size < 1.2
+    small, large = jnp.where(is_small, size, 0), jnp.where(is_small, 2, jnp.minimum(size, 2.0**55 if is_double else 2.0**26))
     # DLMF 7.6.4 and 7.6.6.
     fourth = (math.pi / 2 * small * small) ** 2
-    terms = [(-1) ** (k // 2) / (math.factorial(k) * (2 * k + 1)) for k in range(24)]
+    terms = [(-1) ** (k // 2) / (math.factorial(k) * (2 * k + 1)) for k in range(24 if is_double else 16)]
     cosine = small * polynomial(terms[0::2], fourth)
     sine = small * (math.pi / 2) * small * small * polynomial(terms[1::2], fourth)
-    # DLMF 7.7.13: (1 + i)/2 erf(sqrt(pi)/2 (1 - i) x), by the complex error function, which does not cancel.
-    large = jnp.where(is_small | is_infinite, 2, size)
-    square = jnp.mod(large * large, 4) * (math.pi / 2)
-    turn = lax.complex(jnp.cos(square), jnp.sin(square))
-    half = math.sqrt(math.pi) / 2 * large
-    whole = (0.5 + 0.5j) * (1 - turn * wofz(lax.complex(half, half)))
+    # DLMF 7.5.3 and 7.5.4.
+    angle = _fresnel_angle(large)
+    across, along = jnp.sin(angle), jnp.cos(angle)
+    inverse = 1 / large
+    square = inverse * inverse
+    f, g = (_quotient(parts, 1.2**4 * square * square) for parts in (_FRESNEL_64 if is_double else _FRESNEL_32))
+    f, g = f * inverse / math.pi, g * inverse * square / math.pi**2
     sign = jnp.sign(x)
-    far_sine, far_cosine = (jnp.where(is_infinite, 0.5, part) for part in (jnp.imag(whole), jnp.real(whole)))
-    return sign * jnp.where(is_small, sine, far_sine), sign * jnp.where(is_small, cosine, far_cosine)
+    return (sign * jnp.where(is_small, sine, 0.5 - f * along - g * across),
+            sign * jnp.where(is_small, cosine, 0.5 + f * across - g * along))
+
+
+def _fresnel_angle(x):
+    """pi x^2 / 2 up to whole turns; the square is one of two parts whose products are exact."""
+    high = lax.reduce_precision(x, *((11, 25) if aval_of(x).dtype.itemsize > 4 else (8, 11)))
+    low = x - high
+    total: Any = 0
+    for part in (high * high, 2 * high * low, low * low):
+        total += part - 4 * jnp.round(part / 4)
+    return total * (math.pi / 2)
 
 
 @_fresnel.defjvp
 def _fresnel_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
-    angle = jnp.mod(x * x, 4) * (math.pi / 2)
+    angle = _fresnel_angle(x)
     return _fresnel(x), (t * jnp.sin(angle), t * jnp.cos(angle))
 
 

@@ -39,15 +39,12 @@ def total(count: int, term: Callable[[Any, Any], tuple[Any, Any]], first):
 # --- exponential integrals ---------------------------------------------------------------------------
 
 
-def _fraction(n, x, counts=(32, 88)):
-    """exp(x) E_n(x) for x > 1, by the even part of its continued fraction (DLMF 8.19.17), from the end.
-
-    `counts`: how many steps float32 takes, and float64.
-    """
-    count = counts[jnp.real(x).dtype.itemsize > 4]
+def _fraction(n, x):
+    """exp(x) E_n(x) for x > 1, by the even part of its continued fraction (DLMF 8.19.17), from the end."""
+    count = 88 if x.dtype.itemsize > 4 else 32
 
     def step(k, value):
-        j = (count - k).astype(jnp.real(x).dtype)
+        j = (count - k).astype(x.dtype)
         return x + n + 2 * (j - 1) - j * (n + j - 1) / value
 
     return 1 / lax.fori_loop(0, count, step, x + n + 2.0 * count, unroll=_TOGETHER)
@@ -148,21 +145,44 @@ def expn(n, x):
 # --- sine and cosine integrals -----------------------------------------------------------------------
 
 
+# x f(x) and x^2 g(x) for x >= 4, f and g the auxiliary functions of DLMF 6.2.17 and 6.2.18: quotients of polynomials of
+# (4 / x)^2, fitted to values of 60 digits.
+_AUXILIARY_32 = (
+    ([0.999999997, 7.65623663, 13.6843611, 5.73094098, 0.275250073],
+     [1, 7.78123552, 14.5633433, 6.99532005, 0.580375996]),
+    ([0.999999985, 9.13311519, 19.3758069, 9.25534537, 0.379001882],
+     [1, 9.50810792, 22.4731679, 14.4371354, 1.8276667]))
+_AUXILIARY_64 = (
+    ([0.9999999999999997, 45.86610302092113, 738.4501953456712, 5381.19555153859, 19115.12391343753, 33248.17034943227,
+      26989.249079968627, 9090.827613349727, 976.2922606032897, 14.732223338444019],
+     [1.0, 45.99110302092009, 744.1053332238502, 5470.072833411268, 19736.592296295235, 35308.38908368862, 30186.905068498076,
+      11241.640503685723, 1500.9918757137343, 44.42459770097043]),
+    ([0.9999999999999999, 64.76907616317551, 1523.733685209671, 16895.42081073742, 95982.46846777965, 284790.0772670299,
+      431620.9394680419, 312780.6022625187, 94576.2983664755, 8812.863048197698, 79.50774407917085],
+     [1.0, 65.14407616317486, 1547.6939637713722, 17446.50023004054, 101874.04517624302, 316396.5410435708, 517522.76933140797,
+      426884.26034143165, 162438.59696581503, 23930.55596506978, 902.0294336318493]))
+
+
 @custom_jvp
 def _sici(x) -> tuple[Any, Any]:
+    is_double = aval_of(x).dtype.itemsize > 4
     size = jnp.abs(x)
     is_small, is_infinite = size <= 4, jnp.isinf(x)
     small, large = jnp.where(is_small, size, 1), jnp.where(is_small | is_infinite, 5, size)
     # DLMF 6.6.5 and 6.6.6.
-    terms = [(-1) ** (k // 2) / (max(k, 1) * math.factorial(k)) for k in range(40)]
+    terms = [(-1) ** (k // 2) / (max(k, 1) * math.factorial(k)) for k in range(40 if is_double else 24)]
     square = small * small
     sine = small * polynomial(terms[1::2], square)
     cosine = np.euler_gamma + jnp.log(small) + square * polynomial(terms[2::2], square)
-    # E_1(i x) = -Ci(x) + i (Si(x) - pi / 2), DLMF 6.5.5.
-    turn = lax.complex(jnp.cos(large), -jnp.sin(large))
-    far = turn * _fraction(1.0, lax.complex(jnp.zeros_like(large), large), (16, 40))
-    far_sine, far_cosine = jnp.imag(far) + math.pi / 2, -jnp.real(far)
-    far_sine, far_cosine = jnp.where(is_infinite, math.pi / 2, far_sine), jnp.where(is_infinite, 0, far_cosine)
+    # DLMF 6.2.19 and 6.2.20.
+    inverse = 1 / large
+    first, second = _AUXILIARY_64 if is_double else _AUXILIARY_32
+    at = 16 * inverse * inverse
+    f, g = (polynomial(above, at) / polynomial(below, at) for above, below in (first, second))
+    f, g = f * inverse, g * inverse * inverse
+    turn, slope = jnp.sin(large), jnp.cos(large)
+    far_sine = jnp.where(is_infinite, math.pi / 2, math.pi / 2 - f * slope - g * turn)
+    far_cosine = jnp.where(is_infinite, 0, f * turn - g * slope)
     return jnp.sign(x) * jnp.where(is_small, sine, far_sine), jnp.where(is_small, cosine, far_cosine)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer
@@ -53,6 +55,24 @@ def _concatenate(*parts, axis: int | None, dtype: Any):
         raise TypeError(f"jnp.concatenate: {error}") from None
 
 
+@api
+def _concatenate_rows(a, *, axis: int | None, dtype: Any):
+    """The rows of one array, joined: it is turned, not taken apart."""
+    (a,) = promoted((a,), dtype)
+    shape = aval_of(a).shape
+    axis = None if axis is None else shaping.canonical_axis(axis, len(shape) - 1)
+    if axis is None:
+        return shaping.reshape(a, (aval_of(a).size,))
+    order = (*range(1, axis + 1), 0, *range(axis + 1, len(shape)))
+    rest = shape[1:]
+    turned = shaping.transpose(a, order) if axis else a
+    return shaping.reshape(turned, (*rest[:axis], shape[0] * rest[axis], *rest[axis + 1:]))
+
+
+def _has_rows(arrays, least: int = 2) -> bool:
+    return isinstance(arrays, (ArrayImpl, Tracer, np.ndarray)) and arrays.ndim >= least and arrays.shape[0] != 0
+
+
 @boundary
 def concatenate(arrays, axis: int | None = 0, dtype=None):
     """Arrays joined along an existing axis; flattened and joined for None.
@@ -62,6 +82,8 @@ def concatenate(arrays, axis: int | None = 0, dtype=None):
       dtype: the result's; default: that of promotion.
     Raises: TypeError if the shapes do not fit, ValueError for nothing or scalars.
     """
+    if _has_rows(arrays):
+        return _concatenate_rows(arrays, axis=axis, dtype=_checked_dtype(dtype, "concatenate"))
     return _concatenate(*_parts("concatenate", arrays), axis=axis, dtype=_checked_dtype(dtype, "concatenate"))
 
 
@@ -82,11 +104,21 @@ def _stack(*parts, axis: int, dtype: Any):
     return shaping.stack(values, axis)
 
 
+@api
+def _stack_rows(a, *, axis: int, dtype: Any):
+    (a,) = promoted((a,), dtype)
+    rank = aval_of(a).ndim
+    axis = shaping.canonical_axis(axis, rank)
+    return shaping.transpose(a, (*range(1, axis + 1), 0, *range(axis + 1, rank))) if axis else a
+
+
 @boundary
 def stack(arrays, axis: int = 0, out: None = None, dtype=None):
     """Arrays of one shape joined along a new axis."""
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.stack is not supported.")
+    if _has_rows(arrays, 1):
+        return _stack_rows(arrays, axis=axis, dtype=_checked_dtype(dtype, "stack"))
     return _stack(*_parts("stack", arrays), axis=axis, dtype=_checked_dtype(dtype, "stack"))
 
 
@@ -111,12 +143,16 @@ def _stack_along(*parts, least: int, axis: int, dtype: Any):
 @boundary
 def vstack(tup, dtype=None):
     """Rows on top of each other: joined along axis 0; vectors are rows."""
+    if _has_rows(tup, 3):
+        return _concatenate_rows(tup, axis=0, dtype=_checked_dtype(dtype, "vstack"))
     return _stack_along(*_parts("vstack", tup), least=2, axis=0, dtype=_checked_dtype(dtype, "vstack"))
 
 
 @boundary
 def hstack(tup, dtype=None):
     """Side by side: joined along axis 1; vectors along their only axis."""
+    if _has_rows(tup):
+        return _concatenate_rows(tup, axis=min(1, tup.ndim - 2), dtype=_checked_dtype(dtype, "hstack"))
     return _stack_along(*_parts("hstack", tup), least=1, axis=1, dtype=_checked_dtype(dtype, "hstack"))
 
 
@@ -140,6 +176,8 @@ def _column_stack(*parts):
 @boundary
 def column_stack(tup):
     """Vectors as the columns of a matrix; matrices are joined as they are."""
+    if _has_rows(tup, 3):
+        return _concatenate_rows(tup, axis=1, dtype=None)
     return _column_stack(*_parts("column_stack", tup))
 
 

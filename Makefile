@@ -3,7 +3,8 @@
 #   make test         the suite, on the oldest supported jaxlib that this Python can install
 #   make test-latest  the suite on the newest supported jaxlib, with the code that users get (slower to compile), where a Python >= 3.12 is present
 #   make test-accelerators  compile for GPUs and TPUs that are not here; fetches their plugins, 300 MB; needs a Python >= 3.12
-#   make test-jax     the same programs with jaxlite and with JAX: what differs; JAX_ARGS="--seed 1 --sample 300 --only jnp.sort"
+#   make test-jax     the same programs with jaxlite and with JAX: what differs; JAX_ARGS="--seed 1 --sample 300 --only jnp.sort";
+#                     JAX_ARGS="--kind fresh --seed 7" draws all of them anew, and counts by areas
 #   make bench        jaxlite beside JAX, results written to benchmarks/RESULTS.md and docs/benchmarks.png
 #   make bench-quick  the same, coarsely and with fewer programs, in about three minutes; it writes nothing
 #   make bench-fusion the part of bench that measures fusion barriers, on the newest jaxlib; needs a Python >= 3.12

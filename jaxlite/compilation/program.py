@@ -26,6 +26,7 @@ from jaxlite.core.tree import leaf_paths, tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from lowering import platforms, progress, xla
+from lowering.passes.dce import live_parts
 
 if TYPE_CHECKING:
     from jaxlite.compilation import execution
@@ -42,7 +43,7 @@ class Program:
     __slots__ = ("closed", "hoisted", "out_tree", "name", "donated", "options", "executables", "modules", "lock",
                  "in_shardings", "out_shardings", "_mesh", "result_names", "trace_seconds", "debug_info", "in_tree", "static",
                  "reason", "takes_refs", "is_high", "call_of_values", "host_plan", "ran_on_host", "in_layouts", "out_layouts",
-                 "layouts", "variants")
+                 "layouts", "variants", "reads")
 
     def __init__(self, closed: ClosedJaxpr, in_tree: Any, out_tree: Any, name: str, donated: tuple[bool, ...],
                  options: Options, trace_seconds: float, debug_info: DebugInfo, static: str):
@@ -64,6 +65,7 @@ class Program:
         self.call_of_values: Any = None  # how it runs where its values are not arrays
         self.host_plan: Any = None  # how NumPy runs it while it has no executable (`jaxlite.traces.host`)
         self.ran_on_host = False  # whether C++ was given a result without an executable
+        self.reads: list[bool] | None = None  # for each argument, once it is asked for
         self.takes_refs = any(type(var.aval) is AbstractRef for var in (*closed.jaxpr.constvars, *closed.jaxpr.invars))
         self.is_high = closed.is_high
 
@@ -143,6 +145,8 @@ class Program:
         kinds = self.kinds
         if self.in_shardings is not None and (kinds is not None or spaces.exist):
             self._check_kinds(leaves)
+        if self.in_shardings is None:
+            leaves = self.that_bind(leaves)
         if self.in_shardings is None and self.out_shardings is None and self.mesh is None:
             device, committed = placement.target_device(leaves, self.options.device)
             if device is not None:
@@ -156,6 +160,19 @@ class Program:
             return found, True
         asked = next((each for each in (*(self.in_shardings or ()), *(self.out_shardings or ())) if each is not None), None)
         return placement.target_device(leaves, self.options.device if asked is None else asked)
+
+    def that_bind(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """The arguments, with None for those that the program does not read: they are not passed on, wherever they are.
+
+        Results over explicit axes are where arguments are, the zero gradient of one that is not read too.
+        """
+        if self.options.keep_unused or self.takes_refs or self.is_high or not any(map(placement.binds, leaves)):
+            return leaves
+        if self.reads is None:
+            jaxpr, outs = self.runnable.jaxpr, self.closed.out_avals
+            self.reads = [True] * len(jaxpr.invars) if any([getattr(aval, "layout", None) is not None for aval in outs]) \
+                else live_parts(jaxpr)[1][len(jaxpr.constvars):]
+        return [leaf if read else None for leaf, read in zip(leaves, self.reads, strict=True)]
 
     def _check_kinds(self, leaves: Sequence[Any]) -> None:
         """Raises ValueError for an array in another memory kind than `jit` expects."""

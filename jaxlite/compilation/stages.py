@@ -405,7 +405,7 @@ def _check_arguments(program: Program, executable: Any, leaves: list[Any], in_tr
         _check_kinds(program, executable, leaves)
     if not isinstance(device, xla.Device):
         return _check_shardings(program, device, leaves)
-    found, committed = placement.target_device(leaves, None)
+    found, committed = placement.target_device(program.that_bind(leaves), None)
     if committed and found != device:
         raise ValueError(f"{program.name} was compiled for {device} and called with arguments on {found or 'others'}. Move "
                          "them with device_put, or lower with arguments on that device.")

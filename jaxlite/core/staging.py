@@ -137,7 +137,7 @@ class StagingTrace(Trace):
         else:
             aval = aval_of(value)
         if kind is not ArrayImpl and type(aval) is ShapedArray and not aval.shape and isinstance(aval.dtype, np.dtype):
-            return Literal(value[()] if kind is np.ndarray else value, aval)
+            return Literal(value[()] if kind is np.ndarray and aval.dtype.names is None else value, aval)  # float0 stays
         return self._constant(value, aval)
 
     def _constant(self, value: Any, aval: Any) -> Var:

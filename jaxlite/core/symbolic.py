@@ -369,13 +369,12 @@ class Dim:
 
     def __str__(self) -> str:
         parts = []
-        for term, coefficient in sorted(self.terms.items(), key=lambda item: (-_degree(item[0])[0], _text(item[0]))):
+        for term, coefficient in sorted(self.terms.items(), key=lambda item: _term_rank(item[0]), reverse=True):
             body = _text(term)
             number = abs(coefficient)
             part = str(number) if not body else body if number == 1 else f"{number}*{body}"
             parts.append((" - " if coefficient < 0 else " + ") + part)
-        text = "".join(parts)
-        return "-" + text[3:] if parts[0].startswith(" - ") else text[3:]
+        return "".join(parts)[1:].removeprefix("+ ")
 
     __repr__ = __str__
 
@@ -417,9 +416,28 @@ def _order(item: tuple[Factor, int]) -> Any:
     return item[0][0] != "var", str(item[0])
 
 
+def _factor_rank(factor: Factor) -> Any:
+    """By size, then by name: the order in which JAX writes what is in a dimension."""
+    if factor[0] == "var":
+        return 1, factor[1]
+    operands = tuple(_rank(each) for each in factor[1:])
+    return 1 + sum(each[0] for each in operands), factor[0], operands
+
+
+def _term_rank(term: Term) -> Any:
+    factors = tuple(sorted(((_factor_rank(factor), power) for factor, power in term), reverse=True))
+    return sum(1 + power * rank[0] for rank, power in factors), factors
+
+
+def _rank(value: Any) -> Any:
+    terms = value.terms if isinstance(value, Dim) else {(): value}
+    ranked = tuple(sorted(((_term_rank(term), coefficient) for term, coefficient in terms.items()), reverse=True))
+    return sum(1 + abs(coefficient) * rank[0] for rank, coefficient in ranked), ranked
+
+
 def _text(term: Term) -> str:
     parts = []
-    for factor, power in term:
+    for factor, power in sorted(term, key=lambda item: _factor_rank(item[0])):
         body = factor[1] if factor[0] == "var" else f"{factor[0]}({factor[1]}, {factor[2]})"
         parts.append(body if power == 1 else f"{body}^{power}")
     return "*".join(parts)

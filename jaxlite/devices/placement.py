@@ -74,6 +74,11 @@ def _bound_to(arg: Any) -> Any:
     return None if sharding is None else as_device(sharding)
 
 
+def binds(arg: Any) -> bool:
+    """Whether a call with an argument runs where that is."""
+    return _bound_to(arg) is not None
+
+
 def default_device() -> Any:
     """The device of uncommitted computations: the option `default_device`, else the platform's first."""
     chosen = config.default_device.value

@@ -255,8 +255,7 @@ e.imag_p.def_jvp(lambda primals, tangents: (e.imag(*primals), e.imag(*tangents))
 e.imag_p.def_transpose(lambda ct, x: [e.complex(_strong_zeros(ct), neg(ct))])
 e.conj_p.def_jvp(
     lambda primals, tangents, **params: (e.conj_p.bind(*primals, **params), e.conj_p.bind(*tangents, **params)))
-e.conj_p.def_transpose(lambda ct, x, *, input_dtype: [conj(ct) if input_dtype.kind == "c" else real(conj(ct))])
-
+e.conj_p.def_transpose(lambda ct, x, **params: [conj(ct) if x.aval.dtype.kind == "c" else real(conj(ct))])
 
 @e.complex_p.def_jvp
 def _complex_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:

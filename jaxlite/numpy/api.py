@@ -19,6 +19,7 @@ from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.staging import StagingTrace
 from jaxlite.core.symbolic import Dim
 from jaxlite.core.tracing import Tracer, state
+from jaxlite.core.tree import tree_map
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 from jaxlite.lax import shaping
 from jaxlite.traces.eager import eager_trace
@@ -337,6 +338,23 @@ def scalar(value, dtype):
         return shaping.convert(value.__jax_array__(), dtype, False)
     with np.errstate(all="ignore"):
         return np.asarray(value).astype(dtype)[()]
+
+
+def strong_arrays(fun: F) -> F:
+    """Decorator, below `api`: arrays among the results are strongly typed, also where all arguments are weakly typed.
+
+    So they are in JAX, where the constants of a formula have the dtype of the arguments; numbers stay weakly typed.
+    """
+
+    def strong(x):
+        aval = aval_of(x)
+        return shaping.convert(x, aval.dtype, False) if aval.weak_type and aval.shape else x
+
+    @functools.wraps(fun)
+    def wrapper(*args, **kwargs):
+        return tree_map(strong, fun(*args, **kwargs))
+
+    return wrapper  # type: ignore[return-value]
 
 
 promote = _promoter(_standard, "The arguments checked, converted to one dtype, brought to one rank: ready for lax.")

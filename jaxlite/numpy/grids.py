@@ -234,7 +234,7 @@ def _triangle(m, k: int, upper: bool):
     if rank < 2:
         raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
     below = shaping.broadcast_in_dim(_below(shape[-2], shape[-1], k - upper), shape, (rank - 2, rank - 1))
-    zeros = shaping.full(shape, np.zeros((), m.dtype)[()])
+    zeros = lax.full_like(m, 0)  # weakly typed where m is
     return lax.select(below, zeros, m) if upper else lax.select(below, m, zeros)
 
 

@@ -511,6 +511,8 @@ def write(x, index, value, op, mode: str | GatherScatterMode | None = None, indi
     items, expanded = _bools_as_arrays(canonical_index(index, aval.shape), aval.ndim)
     target = shaping.expand_dims(x, expanded) if expanded else x
     boxes = _plan_boxes(aval_of(target).shape, items, wrap)
+    if not callable(op):
+        value, dtype = _converted(value, aval, op)  # which warns, whether there are elements or not
     if 0 in aval.shape:
         return x
     numbers = ScatterDimensionNumbers(boxes.offset_dims, boxes.collapsed, boxes.index_map)
@@ -524,7 +526,7 @@ def write(x, index, value, op, mode: str | GatherScatterMode | None = None, indi
     GatherScatterMode.from_any(mode)
     if 0 in boxes.shape:
         return x
-    value, dtype = _as_update(value, aval, boxes, op)
+    value = _as_update(value, aval, boxes)
     if dtype != aval.dtype:
         x, target = shaping.convert(x, dtype, False), shaping.convert(target, dtype, False)
     if boxes.indices is None:
@@ -535,9 +537,8 @@ def write(x, index, value, op, mode: str | GatherScatterMode | None = None, indi
     return shaping.squeeze(result, expanded) if expanded else result
 
 
-def _as_update(value, aval, boxes: Boxes, op: str) -> tuple[Any, Any]:
-    """A value in the shape of the updates, and its dtype, in which the operation is done."""
-    value, dtype = _converted(value, aval, op)
+def _as_update(value, aval, boxes: Boxes):
+    """A value in the shape of the updates."""
     full = list(boxes.shape)
     for axis in boxes.new_axes:
         full.insert(axis, 1)
@@ -552,11 +553,12 @@ def _as_update(value, aval, boxes: Boxes, op: str) -> tuple[Any, Any]:
         value = shaping.broadcast_in_dim(value, full, range(lead, len(full)))
     if boxes.new_axes:
         value = shaping.squeeze(value, boxes.new_axes)
-    return shaping.rev(value, boxes.reversed_axes) if boxes.reversed_axes else value, dtype
+    return shaping.rev(value, boxes.reversed_axes) if boxes.reversed_axes else value
 
 
 def _converted(value, aval, op: str) -> tuple[Any, Any]:
-    """A value in the dtype that it and the array promote to; one that takes an element's place, in that of the array."""
+    """A value in the dtype that it and the array promote to, in which the operation is done; one that takes an element's
+    place, in that of the array."""
     if not isinstance(value, (Tracer, ArrayImpl, bool, int, float, complex, np.ndarray, np.generic)):
         value = creation.asarray(value)
     value = fitted(value, aval.dtype)

@@ -21,7 +21,16 @@ from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.lax.dot import canonicalize_precision, dot_general_p
 from jaxlite.numpy import reductions
-from jaxlite.numpy.api import api, as_arrays, canonical_axes, check_arrays, common_type, is_complex, promote_dtypes
+from jaxlite.numpy.api import (
+    api,
+    as_arrays,
+    canonical_axes,
+    check_arrays,
+    common_type,
+    is_complex,
+    promote_dtypes,
+    strong_arrays,
+)
 
 
 def _operands(name: str, a, b, preferred) -> tuple[Any, Any, Any]:
@@ -32,7 +41,8 @@ def _operands(name: str, a, b, preferred) -> tuple[Any, Any, Any]:
             return a, b, left.dtype
     a, b = as_arrays(name, a, b)
     if preferred is not None:
-        return *promote_dtypes(a, b), dtypes.check_user_dtype_supported(preferred, name)
+        a, b = (shaping.convert(each, None, False) for each in promote_dtypes(a, b))  # so is what is asked for
+        return a, b, dtypes.check_user_dtype_supported(preferred, name)
     return a, b, common_type(a, b)[0]
 
 
@@ -268,6 +278,7 @@ def kron(a, b):
 
 
 @api
+@strong_arrays
 def cross(a, b, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None):
     """The cross product of vectors of 2 or 3 components; of two plane vectors, the component out of the plane."""
     if axis is not None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite import lax
+from jaxlite.numpy.api import strong_arrays
 from jaxlite.numpy.arithmetic import constant, kind_of, remainder_of, where_same
 from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
 
@@ -60,15 +61,19 @@ def _log_add(name: str, exponential: Callable, base: float) -> Callable[[Any, An
 
     finite, real = derivable(of_finite), derivable(of_reals)
 
-    def operation(x, y):
-        if kind_of(x) != "c":
-            return (finite if any(isinstance(each, np.generic) and np.isfinite(each) for each in (x, y)) else real)(x, y)
+    @strong_arrays
+    def of_complex(x, y):
         swap = lax.real(x) < lax.real(y)
         top, low = where_same(swap, y, x), where_same(swap, x, y)
         sum = top + scaled(lax.log1p(exponential(low - top)), 1 / log_base)
         half, whole = (constant(turn / log_base, lax.real(sum)) for turn in (math.pi, 2 * math.pi))
         angle = remainder_of(lax.imag(sum) + half, whole)
         return lax.complex(lax.real(sum), angle - half)
+
+    def operation(x, y):
+        if kind_of(x) == "c":
+            return of_complex(x, y)
+        return (finite if any(isinstance(each, np.generic) and np.isfinite(each) for each in (x, y)) else real)(x, y)
 
     return operation
 

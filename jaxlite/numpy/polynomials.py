@@ -17,7 +17,15 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import arithmetic, creation, differences, grids, linear, manipulation, reductions
-from jaxlite.numpy.api import api, broadcasts_inside, check_arrays, dtype_of, promote_dtypes, promote_dtypes_inexact
+from jaxlite.numpy.api import (
+    api,
+    broadcasts_inside,
+    check_arrays,
+    dtype_of,
+    promote_dtypes,
+    promote_dtypes_inexact,
+    strong_arrays,
+)
 from jaxlite.numpy.selection import where
 from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
 
@@ -167,6 +175,7 @@ def _polydiv(u, v) -> tuple[Any, Any]:
 
 
 @api
+@strong_arrays
 def polyder(p, m: int = 1):
     """The m-th derivative of a polynomial, floating or complex. Raises: ValueError for m < 0.
 
@@ -197,6 +206,7 @@ def _times_rows(p, factors: np.ndarray):
 
 
 @api
+@strong_arrays
 def polyint(p, m: int = 1, k=None):
     """The m-th integral of a polynomial, floating or complex.
 

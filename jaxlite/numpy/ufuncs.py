@@ -27,6 +27,7 @@ from jaxlite.numpy.api import (
     promote_numeric,
     promote_ranks,
     scalar,
+    strong_arrays,
     unsupported,
 )
 from jaxlite.numpy.arithmetic import (  # noqa: F401
@@ -127,7 +128,7 @@ _log_sums = loader("jaxlite.numpy.log_sums")  # with custom derivatives
 logaddexp = with_methods(binary_xy("logaddexp", lambda x, y: _log_sums().log_add(x, y),
                                    "log(exp(x) + exp(y)), element by element, without overflow.", promote_inexact),
                          -math.inf)
-logaddexp2 = with_methods(binary_xy("logaddexp2", lambda x, y: _log_sums().log2_add(x, y),
+logaddexp2 = with_methods(binary_xy("logaddexp2", strong_arrays(lambda x, y: _log_sums().log2_add(x, y)),
                                     "log2(2 ** x + 2 ** y), element by element, without overflow.", promote_inexact),
                           -math.inf)
 
@@ -146,15 +147,16 @@ arctan, atan = unaries("arctan atan", lax.atan, "The inverse tangent, in [-pi/2,
 arcsinh, asinh = unaries("arcsinh asinh", lax.asinh, "The inverse hyperbolic sine, element by element.")
 arccosh, acosh = unaries("arccosh acosh", lax.acosh, "The inverse hyperbolic cosine, element by element.")
 arctanh, atanh = unaries("arctanh atanh", lax.atanh, "The inverse hyperbolic tangent, element by element.")
-deg2rad, radians = unaries("deg2rad radians", lambda x: lax.mul(x, constant(math.pi / 180, x)),
+deg2rad, radians = unaries("deg2rad radians", strong_arrays(lambda x: lax.mul(x, constant(math.pi / 180, x))),
                            "Degrees to radians, element by element.")
-rad2deg, degrees = unaries("rad2deg degrees", lambda x: lax.mul(x, constant(180 / math.pi, x)),
+rad2deg, degrees = unaries("rad2deg degrees", strong_arrays(lambda x: lax.mul(x, constant(180 / math.pi, x))),
                            "Radians to degrees, element by element.")
 _ANGLE = "The angle of the point (x2, x1), in [-pi, pi], element by element."
 arctan2 = binary("arctan2", lax.atan2, _ANGLE, promote_inexact)
 atan2 = binary("atan2", lax.atan2, _ANGLE, promote_inexact)
 
 
+@strong_arrays
 def _hypot(x, y):
     if kind_of(x) == "c":
         raise ValueError("jnp.hypot is not well defined for complex-valued inputs. Convert them to real numbers first, "
@@ -181,6 +183,7 @@ def _hypot(x, y):
 hypot = binary("hypot", _hypot, "sqrt(x1 ** 2 + x2 ** 2), element by element, without overflow.", promote_inexact)
 
 
+@strong_arrays
 def _sinc(x):
     if kind_of(x) == "c":
         return _sinc_by_angle(x)
@@ -282,6 +285,7 @@ def _promote_by_first(name: str, x, y) -> list[Any]:
     return [shaping.convert(promoted[0], None, aval_of(promoted[0]).weak_type and aval_of(x).weak_type), promoted[1]]
 
 
+@strong_arrays
 def _heaviside(x, y):
     zero, one = constant(0, x), constant(1, x)
     below, above = lax.lt(x, zero), lax.gt(x, zero)
@@ -440,7 +444,7 @@ def round(a, decimals: int = 0, out: None = None):
     wide = lax.convert_element_type(x, np.float32) if dtype == dtypes.float16 else x  # 100 * x may overflow
     factor = _strong(10.0 ** decimals, wide) if kind != "c" else _strong(10.0 ** decimals, lax.real(x))
     result = _by_parts(lambda part: lax.div(_round_even(lax.mul(part, factor)), factor), wide)
-    return shaping.convert(result, dtype, aval_of(x).weak_type)
+    return shaping.convert(result, dtype, aval_of(x).weak_type and not shape_of(x))
 
 
 @api
@@ -631,12 +635,14 @@ def _euclid(x, y):
 
 
 @api
+@strong_arrays
 def gcd(x1, x2):
     """The greatest common divisor of integers, element by element. ValueError for others."""
     return _euclid(*_two_integers("gcd", x1, x2))
 
 
 @api
+@strong_arrays
 def lcm(x1, x2):
     """The least common multiple of integers, element by element; 0 where one is 0. ValueError for others."""
     x, y = _two_integers("lcm", x1, x2)

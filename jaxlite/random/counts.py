@@ -18,6 +18,7 @@ from jaxlite.numpy.api import promote_dtypes_inexact
 from jaxlite.random.keys import sampler
 from jaxlite.random.prng import random_clone_p, split_keys
 from jaxlite.random.uniforms import _uniform, float_dtype, full_shape, int_dtype, split_key
+from lowering.xla import VERSION
 
 _i32 = np.dtype(np.int32)
 
@@ -228,7 +229,7 @@ def multinomial(key, n, p, *, shape=None, dtype=None, unroll: int | bool = 1):
     Args:
       n: the number of draws, of the shape of `p` without its last axis or one that broadcasts with it.
       p: probabilities; they sum to 1 along the last axis.
-      shape: the shape of the result; that of `n` and `p` if None.
+      shape: the shape of the result, on jaxlib 0.12 and later without its last axis; that of `n` and `p` if None.
       dtype: a floating-point dtype; the default float if None.
       unroll: how many categories are done in one round of the loop.
     """
@@ -236,6 +237,8 @@ def multinomial(key, n, p, *, shape=None, dtype=None, unroll: int | bool = 1):
     n, p = promote_dtypes_inexact(n, p)  # whose precision decides what is drawn
     batch = lax.broadcast_shapes(n.shape, p.shape[:-1])
     size = p.shape[-1]
+    if shape is not None and VERSION >= (0, 12):  # as JAX of the same jaxlib
+        shape = (*shape, size)
     if shape is not None and full_shape(shape[:-1], np.empty(batch, bool)) + (size,) != shape:
         raise ValueError(f"Incompatible shapes for broadcasting: shape={shape}, categories in p: {size}")
     batch = batch if shape is None else shape[:-1]

@@ -256,11 +256,11 @@ def _pow(ctx: Any, x: Any, y: Any) -> Any:
 
 
 @lowers("conj")
-def _conj(ctx: Any, x: Any, *, input_dtype: Any) -> Any:
+def _conj(ctx: Any, x: Any, **params: Any) -> Any:
     (aval,) = ctx.avals_in
-    if np.dtype(input_dtype).kind != "c":
+    if aval.dtype.kind != "c":
         return ctx.emit1("stablehlo.complex", x, ctx.constant(0, aval.dtype, aval.shape))
-    part = np.dtype(input_dtype.type(0).real.dtype)
+    part = np.dtype(aval.dtype.type(0).real.dtype)
     real = ctx.value("stablehlo.real", [x], aval.shape, part)
     imag = ctx.value("stablehlo.imag", [x], aval.shape, part)
     return ctx.emit1("stablehlo.complex", real, ctx.value("stablehlo.negate", [imag], aval.shape, part))

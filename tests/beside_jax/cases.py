@@ -23,8 +23,9 @@ DTYPES = {
 SHAPES = {0: (), 1: (3,), 2: (2, 3), 3: (2, 2, 3), 4: (1, 2, 3, 3)}
 PYTHON = {"N": ("2", "2.5", "True", "1j", "-1"), "R": ("2", "0.5", "-3"), "F": ("0.5", "-1.5"), "I": ("3", "-2"), "P": ("1.5",),
           "Q": ("0.25",), "B": ("True",), "J": ("1",), "G": ("1.5", "2j"), "C": ("1+2j",), "U": ("3",)}
-SETTINGS = ('jax.config.update("jax_enable_x64", True)', 'jax.config.update("jax_enable_x64", True)',
-            'jax.config.update("jax_numpy_dtype_promotion", "strict")',
+WIDE = {"float32": "float64", "int32": "int64", "uint32": "uint64", "complex64": "complex128"}
+X64 = 'jax.config.update("jax_enable_x64", True)'
+SETTINGS = (X64, X64, 'jax.config.update("jax_numpy_dtype_promotion", "strict")',
             'jax.config.update("jax_numpy_rank_promotion", "raise")')
 
 # How a function f of the drawn arrays is called, once for itself and once under each transformation.
@@ -59,15 +60,18 @@ TRANSFORMED = {
     "custom_jvp": "pull(ruled({f}), {a})",
     "custom_vjp": "pull(ruled_back({f}), {a})",
     "vmap custom_vjp": "jax.vmap(lambda *a: pull(ruled_back({f}), *a))(*twice({a}))",
+    "tree": "jax.jit(lambda t: ({f})(*t['a'], *t['b'].values()))({{'a': ({first},), 'b': dict(enumerate([{others}]))}})",
+    "vjp tree": "pull(lambda t: ({f})(*t['a'], *t['b'].values()), {{'a': ({first},), 'b': dict(enumerate([{others}]))}})",
 }
+NESTED = {"nested twice": 2, "nested three times": 3}  # that many of the above, drawn, one in the other
 DIRECT_DRAWS = 4
 
 
 class Drawn:
     """The arrays of one program: their sizes and dtypes go together more often than not."""
 
-    def __init__(self, rng: random.Random, scalars: bool) -> None:
-        self.rng, self.scalars = rng, scalars
+    def __init__(self, rng: random.Random, scalars: bool, wide: bool = False) -> None:
+        self.rng, self.scalars, self.wide = rng, scalars, wide
         self.rank = rng.choice((0, 1, 1, 2, 2, 3))
         self.special = rng.random() < 0.15
         self.cut = (rng.randrange(1, 3), rng.choice((0, 1))) if rng.random() < 0.12 else None
@@ -98,7 +102,7 @@ class Drawn:
                 bits = int(dtype.rpartition("t")[2])
                 return str(rng.choice((0, 2 ** (bits - 1) - 1, 2**bits - 1 if dtype[0] == "u" else -(2 ** (bits - 1)))))
             return str(rng.randrange(7) if dtype[0] == "u" else rng.randrange(-3, 6))
-        if dtype == "complex64":
+        if dtype.startswith("complex"):
             return f"{round(rng.gauss(0, 2), 2)}{round(rng.gauss(0, 2), 2):+}j"
         if self.special and rng.random() < 0.4:
             return rng.choice(("nan", "inf", "-inf", "-0.0", "0.0", "1e30", "1.0"))
@@ -122,8 +126,12 @@ class Drawn:
         shape = self.shape(rank)
         if not shape and self.scalars and rng.random() < 0.4:
             return rng.choice(PYTHON[letter])
+        if rng.random() < (0.05 if shape else 0.2):
+            return f"jnp.full({shape}, {rng.choice(PYTHON[letter])})"  # weakly typed
         if letter not in self.dtype or not self.single:
             self.dtype[letter] = rng.choice(DTYPES[letter])
+            if self.wide and rng.random() < 0.7:
+                self.dtype[letter] = WIDE.get(self.dtype[letter], self.dtype[letter])
         return self.literal(letter, shape, self.dtype[letter])
 
     def literal(self, letter: str, shape: tuple[int, ...], dtype: str) -> str:
@@ -150,9 +158,9 @@ def rows() -> Iterator[tuple[str, str | None]]:
                     yield f"{module}.{name}", "" if each == "-" else each
 
 
-def fill(template: str, rng: random.Random, scalars: bool) -> tuple[str, list[str], str]:
+def fill(template: str, rng: random.Random, scalars: bool, wide: bool) -> tuple[str, list[str], str]:
     """The template with arrays in it; the arrays; and the template with names `a0`, `a1`, ... in their places."""
-    drawn, texts, names = Drawn(rng, scalars), [], []
+    drawn, texts, names = Drawn(rng, scalars, wide), [], []
     shared: dict[str, str] = {}
 
     def replaced(found: re.Match[str]) -> str:
@@ -170,12 +178,25 @@ def fill(template: str, rng: random.Random, scalars: bool) -> tuple[str, list[st
     return re.sub(r"\ba(\d)\b", lambda found: texts[int(found[1])], named), texts, named
 
 
+NOT_TRANSFORMED = ("jax.tree", "jax.dtypes", "jax.dlpack", "jax.nn.initializers")
+NOT_DIFFERENTIATED = ("jax.random",)
+DERIVATIVES = ("jvp", "vjp", "linearize", "grad", "hessian", "jac", "checkpoint", "custom")
+
+
+def transformations(function: str) -> list[str]:
+    """The names of those that make sense for a function."""
+    module = function.rpartition(".")[0]
+    if module.startswith(NOT_TRANSFORMED) or module == "jax":
+        return []
+    return [how for how in TRANSFORMED if module not in NOT_DIFFERENTIATED or not any(each in how for each in DERIVATIVES)]
+
+
 def program(function: str, template: str, how: str, seed: str) -> str | None:
     """One program of a row; None where the row has no arrays to transform over."""
     rng = random.Random(seed)
-    filled, texts, named = fill(template, rng, scalars=how == "call")
+    before = rng.choice(SETTINGS) + "\n" if rng.random() < 0.12 else ""
+    filled, texts, named = fill(template, rng, how == "call", wide=X64 in before)
     call = f"{function}({{}})".replace("jax.numpy.", "jnp.").replace("jax.lax.", "lax.").replace("jax.scipy.", "jsp.")
-    before = rng.choice(SETTINGS) + "\n" if rng.random() < 0.08 else ""
     if function.startswith("jax.nn.initializers.") and "K" not in template:
         call = call + "(jax.random.key(1), (3, 2))"
     if how == "call":
@@ -183,26 +204,25 @@ def program(function: str, template: str, how: str, seed: str) -> str | None:
     if not texts:
         return None
     f = f"lambda {', '.join(f'a{i}' for i in range(len(texts)))}: {call.format(named)}"
+    if how in NESTED:
+        inner = [each for each in transformations(function) if set(re.findall(r"{(\w+)}", TRANSFORMED[each])) == {"f", "a"}]
+        *around, how = rng.sample(inner, NESTED[how])
+        for each in around:
+            f = f"lambda *a: {TRANSFORMED[each].format(f=f, a='*a')}"
     others = "".join(f"{each}, " for each in texts[1:])
     return before + TRANSFORMED[how].format(f=f, a=", ".join(texts), first=texts[0], others=others, rest=len(texts) - 1)
 
 
-NOT_TRANSFORMED = ("jax.tree", "jax.dtypes", "jax.dlpack", "jax.nn.initializers")
-NOT_DIFFERENTIATED = ("jax.random",)
-DERIVATIVES = ("jvp", "vjp", "linearize", "grad", "hessian", "jac", "checkpoint", "custom")
-
-
-def drawn_programs(seed: int) -> Iterator[tuple[int, str]]:
-    """All programs of a seed with the tier of each: tier 0 has one for each row."""
+def drawn_programs(seed: int) -> Iterator[tuple[int, str, str]]:
+    """All programs of a seed with the tier and the part of jax of each: tier 0 has one for each row."""
     for number, (function, template) in enumerate(rows()):
         if template is None:
             continue
-        module = function.rpartition(".")[0]
         hows = ["call"] * DIRECT_DRAWS
-        if not module.startswith(NOT_TRANSFORMED) and module != "jax":
-            hows += [how for how in TRANSFORMED if module not in NOT_DIFFERENTIATED or not any(d in how for d in DERIVATIVES)]
+        if transformed := transformations(function):
+            hows += [*transformed, *NESTED, *NESTED]
         first = random.Random(f"{seed} {number}").randrange(len(hows))
         for i, how in enumerate(hows):
             made = program(function, template, how, f"{seed} {number} {i}")
             if made is not None:
-                yield int(i != first), made
+                yield int(i != first), ".".join(function.split(".")[:2]), made

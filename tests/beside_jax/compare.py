@@ -1,8 +1,9 @@
 """Programs run with jaxlite and with JAX, each in a process of its own, and what differs: `make test-jax`.
 
-The programs are those that cases.py draws from the rows of rows.txt, those of expressions.txt and checks.txt, and the
-examples in the docstrings of the JAX that is installed; `--kind malformed` draws calls with something wrong in them instead
-(malformed.py).
+The programs are those that cases.py draws from the rows of rows.txt and grammar.py from the rules of grammar.txt, those of
+expressions.txt and checks.txt, and the examples in the docstrings of the JAX that is installed. `--kind fresh --seed N` takes
+the drawn ones alone, which nobody has seen before, and tells how many agree in each area; `--kind malformed` draws calls with
+something wrong in them instead (malformed.py).
 Values have to agree within the rounding of their dtype; dtypes, weak types, shapes,
 structures and the classes of errors exactly. Differences that are meant stand in known.py with their reasons; any other fails.
 
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import cases
+import grammar
 import malformed
 import numpy as np
 from known import ACCEPTED, ERRORS, KNOWN
@@ -171,7 +173,7 @@ def compare_leaves(a: Any, b: Any, size: float) -> str | None:
         return "dtype"
     if a[-1].shape != b[-1].shape:
         return "shape"
-    if a[1] != b[1]:
+    if a[1] != b[1] and a[-1].dtype != bool:  # docs/sharp_edges.md: no dtype is below bool
         return "weak type" if a[0] == "Array" else "dtype"
     if close(a[-1], b[-1], size):
         return None
@@ -245,8 +247,12 @@ def compare(program: Program, ours: Any, theirs: Any) -> str | None:
 
 ODD = ("class of error", "raises", "value of nan", "weak type", "type")  # of malformed calls: to be read, not failures
 SOFT = ("words", "warning", "accepts", "missing", "no array", "newer")  # counted and shown; only the others fail
+AREA = ("agree", "as meant", "softly", "otherwise")
 EXPLAINED = {"missing": "docs/missing.md lists them", "accepts": "JAX raises", "newer": "this JAX has no such name",
              "no array": "JAX hands on what is no array, see docs/sharp_edges.md"}
+
+
+KINDS = ("all", "fresh", "table", "grammar", "checks", "docstrings", "malformed")
 
 
 def show(answer: Any) -> str:
@@ -317,9 +323,12 @@ def choose(arguments: argparse.Namespace, docstrings: dict[str, list[str]],
     tiers: dict[int, list[tuple[Program, str]]] = {0: [], 1: []}
     if arguments.kind == "malformed":
         tiers[0] = [(program, "malformed") for program in malformed.drawn(arguments.seed, parameters)]
-    elif arguments.kind in ("all", "table"):
-        for tier, program in cases.drawn_programs(arguments.seed):
-            tiers[tier].append((program, "table"))
+    if arguments.kind in ("all", "table", "fresh"):
+        for tier, module, program in cases.drawn_programs(arguments.seed):
+            tiers[tier].append((program, f"table: {module}"))
+    if arguments.kind in ("all", "grammar", "fresh"):
+        tiers[0] += [(program, name) for name, program in grammar.drawn(arguments.seed)]
+    if arguments.kind in ("all", "table"):
         for line in (HERE / "expressions.txt").read_text().splitlines():
             if line and not line.startswith("#"):
                 tiers[0].append((line.replace("\\n", "\n"), "expressions.txt"))
@@ -345,7 +354,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=3000, help="how many programs; 0 for all, which takes hours")
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time and compare what was run")
     parser.add_argument("--only", default="", help="a pattern that the program or its name has")
-    parser.add_argument("--kind", choices=("all", "table", "checks", "docstrings", "malformed"), default="all")
+    parser.add_argument("--kind", choices=KINDS, default="all")
     parser.add_argument("--code", action="append", help="compare this expression alone, and show both results")
     parser.add_argument("--again", action="store_true", help="ask JAX again, whatever is kept of its answers")
     parser.add_argument("--keep", help="a file for the answers of both sides, pickled")
@@ -385,14 +394,16 @@ def report(arguments: argparse.Namespace, programs: dict[Program, str], ours: di
     differ: dict[str, list[Program]] = collections.defaultdict(list)
     meant: collections.Counter[str] = collections.Counter()
     compared = collections.Counter()
+    areas: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for program, name in programs.items():
         if program not in ours or program not in theirs:
             continue
         compared["docstrings" if isinstance(program, tuple) else "programs"] += 1
         kind = compare(program, ours[program], theirs[program])
+        why = reason(name, program, kind, ours[program], theirs[program]) if kind else None
+        areas[name]["agree" if kind is None else "as meant" if why else "softly" if kind in SOFT else "otherwise"] += 1
         if kind is None:
             continue
-        why = reason(name, program, kind, ours[program], theirs[program])
         if why is not None:
             meant[why] += 1
         else:
@@ -411,6 +422,10 @@ def report(arguments: argparse.Namespace, programs: dict[Program, str], ours: di
     if arguments.code:
         for program in programs:
             print(f"{program}\n   jaxlite  {show(ours[program])}\n   JAX      {show(theirs[program])}")
+    if arguments.kind in ("fresh", "grammar"):
+        for name, counts in sorted(areas.items()):
+            print(f"{name:32} {counts.total():5}: " + ", ".join(f"{counts[each]} {each}" for each in AREA if counts[each])
+                  + f"; {100 * (1 - counts['otherwise'] / counts.total()):.1f} %")
     if missing:
         print("== no row in rows.txt for:", " ".join(missing))
     hard = sum(len(found) for kind, found in differ.items() if kind not in passed)

@@ -22,8 +22,9 @@ def test_algebra():
     a, b = export.symbolic_shape("a, b", constraints=["a >= b + 2", "mod(b, 4) == 0"])
     values = {"a": 14, "b": 4}
     for dim, text in [(a * b + 2 * a - 1, "a*b + 2*a - 1"), (a // 2, "floordiv(a, 2)"), ((2 * a + 5) // 2, "a + 2"),
-                      ((a * a - b * b) // (a + b), "a - b"), (a % 3, "mod(a, 3)"), (3 * a - (a + 2 * a), "0"), (b % 4, "0"),
-                      (-a, "-a"), ((a + 1) ** 2, "a^2 + 2*a + 1"), (10 - a, "-a + 10"), (divmod(4 * a + 2, 4)[1], "2")]:
+                      ((a * a - b * b) // (a + b), "- b + a"), (a % 3, "mod(a, 3)"), (3 * a - (a + 2 * a), "0"), (b % 4, "0"),
+                      (-a, "- a"), ((a + 1) ** 2, "a^2 + 2*a + 1"), (10 - a, "- a + 10"),
+                      (b + a, "b + a"), (a * b - a // 2 + a, "- floordiv(a, 2) + a*b + a"), (divmod(4 * a + 2, 4)[1], "2")]:
         assert str(dim) == text
         again, = export.symbolic_shape(text, scope=a.scope)
         assert again == dim and hash(again) == hash(dim)

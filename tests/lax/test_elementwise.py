@@ -511,6 +511,7 @@ def test_pow_takes_any_integer_exponent():
 def test_conj_of_real_is_complex_and_needs_a_complex_dtype():
     got = lax.conj(np.array([1.5, -2.0], np.float32))
     assert got.dtype == np.complex64 and np.array_equal(got, [1.5, -2.0])
+    assert lax.conj_p.bind(np.complex64(1 + 2j)) == 1 - 2j  # as libraries call it, without its dtype
     with pytest.raises(TypeError, match="no complex dtype"):
         lax.conj(np.ones(2, np.float16))
     with pytest.raises(TypeError, match="no complex dtype"):

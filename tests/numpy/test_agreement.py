@@ -396,3 +396,17 @@ def test_booleans_are_clamped():
     for bound in (False, True):
         np.testing.assert_array_equal(jax.jit(lax.clamp)(np.bool_(bound), every, np.bool_(True)), every | bound)
     assert lax.clamp(np.bool_(0), np.array([True, False]), np.bool_(0)).tolist() == [False, False]
+
+
+def test_constants_of_formulas_have_the_dtype_of_arrays():
+    """They make arrays strongly typed, and leave numbers weakly typed."""
+    stats = jax.scipy.stats
+    functions = (jnp.deg2rad, jnp.sinc, lambda x: jnp.hypot(x, x), lambda x: jnp.logaddexp2(x, 1), lambda x: jnp.round(x, 1),
+                 stats.norm.logpdf, stats.norm.pdf, stats.cauchy.cdf, stats.laplace.pdf, jax.scipy.special.logit)
+    for function in functions:
+        for x, is_weak in ((jnp.full(3, 0.5), False), (jnp.asarray(0.5), True), (jnp.float32(0.5), False)):
+            assert jax.eval_shape(function, x).weak_type is is_weak
+    for function in (jnp.tril, jnp.negative, jnp.square, lambda x: jnp.remainder(x, 2)):
+        assert jax.eval_shape(function, jnp.full((2, 2), 0.5)).weak_type
+    product = jax.eval_shape(lambda x: jnp.dot(x, x, preferred_element_type=jnp.float32), jnp.full((2, 2), 1))
+    assert product.dtype == jnp.float32 and not product.weak_type

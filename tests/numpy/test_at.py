@@ -139,6 +139,9 @@ def test_a_lossy_value_warns(dtype, value):
     x = jnp.zeros(3, dtype)
     with pytest.warns(FutureWarning, match=f"cannot safely cast value from dtype=.* to dtype={dtype}"):
         assert jaxlite.jit(lambda x: x.at[1].set(value))(x).dtype == dtype
+    for nothing in (slice(0, 0), jnp.array([], int), np.zeros(3, bool)):  # the types count, not the elements
+        with pytest.warns(FutureWarning):
+            jaxlite.jit(lambda x, at=nothing: x.at[at].set(value))(x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         jaxlite.jit(lambda x: x.at[1].set(x[0]))(x)

@@ -17,7 +17,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, check_arrays, is_complex, promote_dtypes, promote_dtypes_inexact
+from jaxlite.numpy.api import api, check_arrays, is_complex, promote_dtypes, promote_dtypes_inexact, strong_arrays
 
 
 def _vectors(name: str, *args) -> list[Any]:
@@ -68,6 +68,7 @@ def toeplitz(c, r=None):
 
 
 @api
+@strong_arrays
 def hankel(c, r=None):
     """The matrix that is constant along its antidiagonals, from its first column and last row.
 

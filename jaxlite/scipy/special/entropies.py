@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, check_arrays, promote_inexact
+from jaxlite.numpy.api import api, check_arrays, promote_inexact, strong_arrays
 from jaxlite.scipy.arguments import floats, polynomial
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
@@ -68,6 +68,7 @@ def entr(x):
 
 
 @api
+@strong_arrays
 def rel_entr(p, q):
     """p log(p / q), 0 for p = 0 and q >= 0, and inf where it is not defined."""
     p, q = floats("rel_entr", p, q)
@@ -78,6 +79,7 @@ def rel_entr(p, q):
 
 
 @api
+@strong_arrays
 def kl_div(p, q):
     """p log(p / q) - p + q, q for p = 0, and inf where it is not defined."""
     p, q = floats("kl_div", p, q)
@@ -91,6 +93,7 @@ def expit(x):
 
 
 @api
+@strong_arrays
 def logit(x):
     """The inverse of the logistic function, log(x / (1 - x)), for x in [0, 1]."""
     x = floats("logit", x, complex=True)

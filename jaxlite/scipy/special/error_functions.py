@@ -192,6 +192,7 @@ _dawsn.defjvps(lambda t, out, x: t * (1 - 2 * x * out))
 @in_working_precision
 def dawsn(x):
     """Dawson's integral: exp(-x^2) times the integral of exp(t^2) from 0 to x."""
+    x = lax.convert_element_type(x, x.dtype)  # strongly typed
     return jnp.where(jnp.isinf(x), 0 * jnp.sign(x), _dawsn(jnp.where(jnp.isinf(x), 1, x)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import xlog1py, xlogy
 from jaxlite.scipy.stats.arguments import counted, typed_by_count
@@ -14,6 +14,7 @@ __dir__ = lambda: __all__
 
 @api
 @typed_by_count
+@strong_arrays
 def logpmf(k, p, loc=0):
     """The logarithm of the probability of k."""
     k, is_count, p = counted("bernoulli.logpmf", k, loc, p)
@@ -21,6 +22,7 @@ def logpmf(k, p, loc=0):
 
 
 @api
+@strong_arrays
 def pmf(k, p, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, p, loc))
@@ -28,6 +30,7 @@ def pmf(k, p, loc=0):
 
 @api
 @typed_by_count
+@strong_arrays
 def cdf(k, p):
     """The probability of at most k."""
     k, p = floats("bernoulli.cdf", k, p)
@@ -36,6 +39,7 @@ def cdf(k, p):
 
 
 @api
+@strong_arrays
 def ppf(q, p):
     """The least k whose `cdf` is at least q."""
     q, p = floats("bernoulli.ppf", q, p)

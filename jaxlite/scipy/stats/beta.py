@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.special import betainc, betaln, xlog1py, xlogy
 from jaxlite.scipy.stats.arguments import log_of, standardized
 
@@ -12,6 +12,7 @@ __dir__ = lambda: __all__
 
 
 @api
+@strong_arrays
 def logpdf(x, a, b, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, a, b = standardized("beta.logpdf", x, loc, scale, a, b)
@@ -22,6 +23,7 @@ def logpdf(x, a, b, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def pdf(x, a, b, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, a, b, loc, scale))
@@ -35,6 +37,7 @@ def _share(a, b, z):
 
 
 @api
+@strong_arrays
 def cdf(x, a, b, loc=0, scale=1):
     """The distribution function."""
     z, _, a, b = standardized("beta.cdf", x, loc, scale, a, b)
@@ -42,6 +45,7 @@ def cdf(x, a, b, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def sf(x, a, b, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _, a, b = standardized("beta.sf", x, loc, scale, a, b)
@@ -49,12 +53,14 @@ def sf(x, a, b, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def logcdf(x, a, b, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(cdf(x, a, b, loc, scale))
 
 
 @api
+@strong_arrays
 def logsf(x, a, b, loc=0, scale=1):
     """The logarithm of `sf`."""
     return log_of(sf(x, a, b, loc, scale))

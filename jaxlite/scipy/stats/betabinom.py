@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import betaln
 from jaxlite.scipy.stats.arguments import counted, typed_by_count
@@ -14,6 +14,7 @@ __dir__ = lambda: __all__
 
 @api
 @typed_by_count
+@strong_arrays
 def logpmf(k, n, a, b, loc=0):
     """The logarithm of the probability of k."""
     k, n, a, b = floats("betabinom.logpmf", k, n, a, b)
@@ -25,6 +26,7 @@ def logpmf(k, n, a, b, loc=0):
 
 
 @api
+@strong_arrays
 def pmf(k, n, a, b, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, n, a, b, loc))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.stats.arguments import standardized
 
@@ -14,6 +14,7 @@ __dir__ = lambda: __all__
 
 
 @api
+@strong_arrays
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("cauchy.logpdf", x, loc, scale, complex=True)
@@ -21,12 +22,14 @@ def logpdf(x, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
 @api
+@strong_arrays
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
     z, _ = standardized("cauchy.cdf", x, loc, scale)
@@ -41,12 +44,14 @@ def _below(z):
 
 
 @api
+@strong_arrays
 def logcdf(x, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return jnp.log(cdf(x, loc, scale))
 
 
 @api
+@strong_arrays
 def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _ = standardized("cauchy.sf", x, loc, scale)
@@ -54,6 +59,7 @@ def sf(x, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def logsf(x, loc=0, scale=1):
     """The logarithm of `sf`."""
     return jnp.log(sf(x, loc, scale))
@@ -67,6 +73,7 @@ def _cotangent(q):
 
 
 @api
+@strong_arrays
 def ppf(q, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     q, loc, scale = floats("cauchy.ppf", q, loc, scale)
@@ -74,6 +81,7 @@ def ppf(q, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def isf(q, loc=0, scale=1):
     """The inverse of `sf`."""
     q, loc, scale = floats("cauchy.isf", q, loc, scale)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.special import gammainc, gammaincc, gammaln, xlogy
 from jaxlite.scipy.stats.arguments import incomplete, log_of, standardized
 
@@ -12,6 +12,7 @@ __dir__ = lambda: __all__
 
 
 @api
+@strong_arrays
 def logpdf(x, df, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, df = standardized("chi2.logpdf", x, loc, scale, df)
@@ -22,12 +23,14 @@ def logpdf(x, df, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def pdf(x, df, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, df, loc, scale))
 
 
 @api
+@strong_arrays
 def cdf(x, df, loc=0, scale=1):
     """The distribution function."""
     z, _, df = standardized("chi2.cdf", x, loc, scale, df)
@@ -35,6 +38,7 @@ def cdf(x, df, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def sf(x, df, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _, df = standardized("chi2.sf", x, loc, scale, df)
@@ -42,12 +46,14 @@ def sf(x, df, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def logcdf(x, df, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(cdf(x, df, loc, scale))
 
 
 @api
+@strong_arrays
 def logsf(x, df, loc=0, scale=1):
     """The logarithm of `sf`."""
     return log_of(sf(x, df, loc, scale))

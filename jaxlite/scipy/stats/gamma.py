@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.special import gammainc, gammaincc, gammaln, xlogy
 from jaxlite.scipy.stats.arguments import incomplete, log_of, standardized
 
@@ -12,6 +12,7 @@ __dir__ = lambda: __all__
 
 
 @api
+@strong_arrays
 def logpdf(x, a, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, a = standardized("gamma.logpdf", x, loc, scale, a)
@@ -21,12 +22,14 @@ def logpdf(x, a, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def pdf(x, a, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, a, loc, scale))
 
 
 @api
+@strong_arrays
 def cdf(x, a, loc=0, scale=1):
     """The distribution function."""
     z, _, a = standardized("gamma.cdf", x, loc, scale, a)
@@ -41,6 +44,7 @@ def sf(x, a, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def logcdf(x, a, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(cdf(x, a, loc, scale))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.special import xlog1py
 from jaxlite.scipy.stats.arguments import counted, typed_by_count
 
@@ -13,6 +13,7 @@ __dir__ = lambda: __all__
 
 @api
 @typed_by_count
+@strong_arrays
 def logpmf(k, p, loc=0):
     """The logarithm of the probability of k."""
     k, is_count, p = counted("geom.logpmf", k, loc, p)
@@ -20,6 +21,7 @@ def logpmf(k, p, loc=0):
 
 
 @api
+@strong_arrays
 def pmf(k, p, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, p, loc))

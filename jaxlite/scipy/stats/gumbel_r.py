@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.stats.arguments import gumbel_log_density, standardized
 
@@ -37,6 +37,7 @@ def cdf(x, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return -jnp.expm1(logcdf(x, loc, scale))
@@ -45,7 +46,7 @@ def sf(x, loc=0, scale=1):
 @api
 def logsf(x, loc=0, scale=1):
     """The logarithm of `sf`."""
-    return jnp.log(sf(x, loc, scale))
+    return jnp.log(-jnp.expm1(logcdf(x, loc, scale)))
 
 
 @api

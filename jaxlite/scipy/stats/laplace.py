@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.stats.arguments import standardized
 
 __all__ = ["cdf", "logpdf", "pdf"]
@@ -11,6 +11,7 @@ __dir__ = lambda: __all__
 
 
 @api
+@strong_arrays
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("laplace.logpdf", x, loc, scale)
@@ -18,12 +19,14 @@ def logpdf(x, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
 @api
+@strong_arrays
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
     z, _ = standardized("laplace.cdf", x, loc, scale)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import expit, logit
 from jaxlite.scipy.stats.arguments import standardized
@@ -13,6 +13,7 @@ __dir__ = lambda: __all__
 
 
 @api
+@strong_arrays
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("logistic.logpdf", x, loc, scale, complex=True)
@@ -21,6 +22,7 @@ def logpdf(x, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
@@ -39,6 +41,7 @@ def sf(x, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def ppf(x, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     x, loc, scale = floats("logistic.ppf", x, loc, scale, complex=True)
@@ -46,6 +49,7 @@ def ppf(x, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def isf(x, loc=0, scale=1):
     """The inverse of `sf`."""
     x, loc, scale = floats("logistic.isf", x, loc, scale, complex=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import log_ndtr, ndtr, ndtri
 from jaxlite.scipy.stats.arguments import standardized
@@ -15,6 +15,7 @@ __dir__ = lambda: __all__
 
 
 @api
+@strong_arrays
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("norm.logpdf", x, loc, scale, complex=True)
@@ -22,6 +23,7 @@ def logpdf(x, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.stats.arguments import log_of, standardized
 
@@ -12,6 +12,7 @@ __dir__ = lambda: __all__
 
 
 @api
+@strong_arrays
 def logpdf(x, b, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, b = standardized("pareto.logpdf", x, loc, scale, b)
@@ -21,25 +22,33 @@ def logpdf(x, b, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def pdf(x, b, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, b, loc, scale))
 
 
 @api
+@strong_arrays
 def logsf(x, b, loc=0, scale=1):
     """The logarithm of `sf`."""
+    return _logsf(x, b, loc, scale)
+
+
+def _logsf(x, b, loc, scale):
     z, _, b = standardized("pareto.logsf", x, loc, scale, b)
     return -b * jnp.log(jnp.maximum(z, 1))
 
 
 @api
+@strong_arrays
 def sf(x, b, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return jnp.exp(logsf(x, b, loc, scale))
 
 
 @api
+@strong_arrays
 def cdf(x, b, loc=0, scale=1):
     """The distribution function."""
     return -jnp.expm1(logsf(x, b, loc, scale))
@@ -48,10 +57,11 @@ def cdf(x, b, loc=0, scale=1):
 @api
 def logcdf(x, b, loc=0, scale=1):
     """The logarithm of the distribution function."""
-    return log_of(cdf(x, b, loc, scale))
+    return log_of(-jnp.expm1(_logsf(x, b, loc, scale)))
 
 
 @api
+@strong_arrays
 def ppf(q, b, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     q, b, loc, scale = floats("pareto.ppf", q, b, loc, scale)

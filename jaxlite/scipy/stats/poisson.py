@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import gammaincc, gammaln, xlogy
 from jaxlite.scipy.stats.arguments import counted, typed_by_count
@@ -29,6 +29,7 @@ def pmf(k, mu, loc=0):
 
 @api
 @typed_by_count
+@strong_arrays
 def cdf(k, mu, loc=0):
     """The probability of at most k."""
     k, loc, mu = floats("poisson.cdf", k, loc, mu)

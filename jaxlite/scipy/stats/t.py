@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, strong_arrays
 from jaxlite.scipy.special import betaln
 from jaxlite.scipy.stats.arguments import standardized
 
@@ -12,6 +12,7 @@ __dir__ = lambda: __all__
 
 
 @api
+@strong_arrays
 def logpdf(x, df, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, df = standardized("t.logpdf", x, loc, scale, df)
@@ -19,6 +20,7 @@ def logpdf(x, df, loc=0, scale=1):
 
 
 @api
+@strong_arrays
 def pdf(x, df, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, df, loc, scale))

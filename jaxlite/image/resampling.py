@@ -21,7 +21,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size, is_symbolic
 from jaxlite.core.values import aval_of
-from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, promote_dtypes_inexact
+from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, promote_dtypes_inexact
 
 
 class ResizeMethod(enum.Enum):
@@ -117,6 +117,7 @@ def _new_shape(image, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 @api
+@broadcasts_inside
 def scale_and_translate(image, shape: Sequence[int], spatial_dims: Sequence[int], scale, translation,
                         method: str | ResizeMethod, antialias: bool = True, precision: Any = lax.Precision.HIGHEST):
     """An image scaled, then moved, in a frame of a new shape.
@@ -157,6 +158,7 @@ def _working_dtype(image):
 
 
 @boundary
+@broadcasts_inside
 def resize(image, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True,
            precision=lax.Precision.HIGHEST):
     """An image in another size. Axes whose size stays are left alone.

@@ -338,6 +338,7 @@ def _sample_weights(name: str, weights, samples: int):
 
 
 @api
+@broadcasts_inside
 def cov(m, y=None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights=None, aweights=None,
         dtype: Any = None):
     """The covariances of variables: (variables, variables), a scalar for one.

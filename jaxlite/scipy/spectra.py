@@ -17,7 +17,16 @@ from jaxlite.core import source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
+from jaxlite.numpy.api import (
+    api,
+    as_array,
+    broadcasts_inside,
+    canonical_axes,
+    check_arrays,
+    is_complex,
+    promote_dtypes_inexact,
+    promotes_inside,
+)
 
 
 @api
@@ -170,6 +179,8 @@ def _spectra(name: str, x, y, fs, window, nperseg: int | None, noverlap: int | N
 
 
 @boundary
+@broadcasts_inside
+@promotes_inside
 def stft(x, fs=1.0, window="hann", nperseg: int = 256, noverlap: int | None = None, nfft: int | None = None,
          detrend=False, return_onesided: bool = True, boundary: str | None = "zeros", padded: bool = True,
          axis: int = -1) -> tuple[Any, Any, Any]:
@@ -204,6 +215,8 @@ def _bias_of_median(count: int) -> float:
 
 
 @boundary
+@broadcasts_inside
+@promotes_inside
 def csd(x, y, fs=1.0, window="hann", nperseg: int | None = None, noverlap: int | None = None, nfft: int | None = None,
         detrend="constant", return_onesided: bool = True, scaling: str = "density", axis: int = -1,
         average: str = "mean") -> tuple[Any, Any]:
@@ -230,6 +243,8 @@ def csd(x, y, fs=1.0, window="hann", nperseg: int | None = None, noverlap: int |
 
 
 @boundary
+@broadcasts_inside
+@promotes_inside
 def welch(x, fs=1.0, window="hann", nperseg: int | None = None, noverlap: int | None = None, nfft: int | None = None,
           detrend="constant", return_onesided: bool = True, scaling: str = "density", axis: int = -1,
           average: str = "mean") -> tuple[Any, Any]:
@@ -245,6 +260,8 @@ def welch(x, fs=1.0, window="hann", nperseg: int | None = None, noverlap: int | 
 
 
 @boundary
+@broadcasts_inside
+@promotes_inside
 def istft(Zxx, fs=1.0, window="hann", nperseg: int | None = None, noverlap: int | None = None, nfft: int | None = None,
           input_onesided: bool = True, boundary: bool = True, time_axis: int = -1,
           freq_axis: int = -2) -> tuple[Any, Any]:

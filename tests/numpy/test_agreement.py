@@ -161,6 +161,13 @@ def test_strict_promotion_is_about_the_arguments():
         assert scipy.fft.idctn(scipy.fft.dctn(x)).shape == scipy.signal.detrend(x).shape == (2, 2)
         assert jnp.polyfit(x[0], x[1], 1).shape == (2,) and scipy.special.multigammaln(x + 3, 2).shape == (2, 2)
         assert scipy.stats.multinomial.logpmf(i[:2], 1, x[0] / 3).shape == ()
+        for function in (
+                lambda: jnp.cov(x, fweights=i[1:]), lambda: scipy.special.owens_t(x, x), lambda: scipy.stats.mode(x, axis=1),
+                lambda: scipy.special.sici(x), lambda: scipy.linalg.rsf2csf(x, x), lambda: scipy.signal.welch(x, nperseg=2),
+                lambda: scipy.signal.csd(x, x, nperseg=2), lambda: scipy.signal.stft(x, nperseg=2),
+                lambda: scipy.signal.istft(x.astype(complex), nperseg=2), lambda: jax.image.resize(x, (3, 3), "cubic"),
+                lambda: jax.image.scale_and_translate(x, (3, 3), (0, 1), x[0], x[1], "linear")):
+            jax.eval_shape(function)
         with pytest.raises(ValueError, match="rank_promotion"):
             x + x[0]
 

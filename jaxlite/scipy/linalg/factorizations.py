@@ -17,7 +17,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
-from jaxlite.numpy.api import api, is_complex, promote_dtypes_inexact
+from jaxlite.numpy.api import api, is_complex, promote_dtypes_inexact, promotes_inside
 
 
 def matrices(name: str, *args):
@@ -399,6 +399,7 @@ def _product(x, y):
 
 
 @api
+@promotes_inside
 def rsf2csf(T, Z, check_finite: bool = True) -> tuple[Any, Any]:
     """A real Schur form made complex: T upper triangular, with Z @ T @ Z^H as before.
 

@@ -19,7 +19,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, check_arrays, promote_dtypes_inexact
+from jaxlite.numpy.api import api, broadcasts_inside, check_arrays, promote_dtypes_inexact
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
@@ -403,6 +403,7 @@ def _owens_t_jvp(primals, tangents):
 
 
 @api
+@broadcasts_inside
 @in_working_precision
 def owens_t(h, a):
     """Owen's T function: the integral of exp(-h^2 (1 + x^2) / 2) / (1 + x^2) from 0 to a, over 2 pi."""

@@ -17,7 +17,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, check_arrays
+from jaxlite.numpy.api import api, check_arrays, promotes_inside
 from jaxlite.scipy.arguments import in_working_precision, polynomial
 from jaxlite.scipy.special.gammas import digamma
 from jaxlite.transforms.custom_derivatives import custom_jvp
@@ -193,6 +193,7 @@ def _sici_jvp(primals, tangents):
 
 
 @api
+@promotes_inside
 @in_working_precision
 def sici(x) -> tuple[Any, Any]:
     """The sine and cosine integrals (Si, Ci): that of sin(t) / t from 0 to x, and of cos(t) / t from infinity to |x|."""

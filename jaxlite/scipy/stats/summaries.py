@@ -9,7 +9,7 @@ import numpy as np
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
-from jaxlite.numpy.api import api, check_arrays
+from jaxlite.numpy.api import api, broadcasts_inside, check_arrays
 from jaxlite.scipy.arguments import floats
 
 
@@ -28,6 +28,7 @@ def _check_nan_policy(name: str, nan_policy: str) -> None:
 
 
 @api
+@broadcasts_inside
 def mode(a, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
     """The most frequent values along an axis, the least of them where several are; None means all axes.
 

@@ -1,0 +1,1 @@
+"""Kernels that come with Pallas, under the names of those for GPUs."""

@@ -323,6 +323,8 @@ _register_primitive_modules(
     "jaxlite.experimental.pallas.primitives",
     "jaxlite.experimental.pallas.call",
     "jaxlite.experimental.pallas.tpu_functions",
+    "jaxlite.experimental.pallas.custom_fusions",
+    "jaxlite.experimental.pallas.fuser",
 )
 _register_rule_modules(
     "jaxlite.traces.call_rules",

@@ -71,8 +71,10 @@ def log2(x, *, accuracy=None):
     dtype = aval_of(result).dtype
     if dtype.kind == "c":
         parts = ew.real(result), ew.imag(result)
-        return ew.complex(*(ew.div(part, np.asarray(math.log(2), aval_of(part).dtype)) for part in parts))
-    return ew.div(result, np.asarray(math.log(2), dtype))
+        result = ew.complex(*(ew.div(part, np.asarray(math.log(2), aval_of(part).dtype)) for part in parts))
+    else:
+        result = ew.div(result, np.asarray(math.log(2), dtype))
+    return shaping.convert(result, None, aval_of(x).weak_type)
 
 
 def one_minus_square(x):

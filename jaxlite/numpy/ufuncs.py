@@ -86,6 +86,7 @@ from jaxlite.numpy.arithmetic import (  # noqa: F401
     with_methods,
 )
 from jaxlite.numpy.creation import asarray
+from lowering.xla import VERSION
 
 # --- exponentials and logarithms ---------------------------------------------------------------------
 
@@ -112,7 +113,8 @@ def _strong(value, like):
 
 
 def _log2(x):
-    return _by_parts(lambda part: lax.div(part, lax.log(_strong(2, part))), lax.log(x))
+    result = _by_parts(lambda part: lax.div(part, lax.log(_strong(2, part))), lax.log(x))
+    return shaping.convert(result, None, aval_of(x).weak_type and VERSION >= (0, 12))  # as JAX of the same jaxlib
 
 
 def _log10(x):
@@ -156,7 +158,6 @@ arctan2 = binary("arctan2", lax.atan2, _ANGLE, promote_inexact)
 atan2 = binary("atan2", lax.atan2, _ANGLE, promote_inexact)
 
 
-@strong_arrays
 def _hypot(x, y):
     if kind_of(x) == "c":
         raise ValueError("jnp.hypot is not well defined for complex-valued inputs. Convert them to real numbers first, "
@@ -180,7 +181,8 @@ def _hypot(x, y):
     return where_same(infinite, inf, length)
 
 
-hypot = binary("hypot", _hypot, "sqrt(x1 ** 2 + x2 ** 2), element by element, without overflow.", promote_inexact)
+hypot = binary("hypot", strong_arrays(_hypot) if VERSION < (0, 12) else _hypot,  # as JAX of the same jaxlib
+               "sqrt(x1 ** 2 + x2 ** 2), element by element, without overflow.", promote_inexact)
 
 
 @strong_arrays

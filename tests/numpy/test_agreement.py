@@ -408,7 +408,7 @@ def test_booleans_are_clamped():
 def test_constants_of_formulas_have_the_dtype_of_arrays():
     """They make arrays strongly typed, and leave numbers weakly typed."""
     stats = jax.scipy.stats
-    functions = (jnp.deg2rad, jnp.sinc, lambda x: jnp.hypot(x, x), lambda x: jnp.logaddexp2(x, 1), lambda x: jnp.round(x, 1),
+    functions = (jnp.deg2rad, jnp.sinc, lambda x: jnp.logaddexp2(x, 1), lambda x: jnp.round(x, 1),
                  stats.norm.logpdf, stats.norm.pdf, stats.cauchy.cdf, stats.laplace.pdf, jax.scipy.special.logit)
     for function in functions:
         for x, is_weak in ((jnp.full(3, 0.5), False), (jnp.asarray(0.5), True), (jnp.float32(0.5), False)):

@@ -321,7 +321,8 @@ def _erfcinv(y):
 @api
 def erfcinv(y):
     """The inverse of erfc, for y in [0, 2]; as accurate near 0, where `erfinv(1 - y)` loses all digits."""
-    return _erfcinv(floats("erfcinv", y))
+    y = floats("erfcinv", y)
+    return _erfcinv(lax.convert_element_type(y, aval_of(y).dtype))  # strongly typed
 
 
 @api

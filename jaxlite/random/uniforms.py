@@ -312,7 +312,7 @@ def bernoulli(key, p=0.5, shape=None, mode: str = "low", *, out_sharding=None):
 
 def _rademacher(key, shape: Sequence[int], dtype):
     signs = _bernoulli(key, dtypes.default_dtype(float).type(0.5), shape).astype(dtype)
-    return 2 * signs - 1
+    return (2 * signs - 1).astype(dtype)  # also bool, in which all are True
 
 
 @sampler("shape", "dtype")

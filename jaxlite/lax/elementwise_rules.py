@@ -66,7 +66,7 @@ def _spread(x, size: int, target: int):
 
 
 batching.set_movers(_move_axis, _spread)
-batching.set_reshaper(shaping.reshape)
+batching.set_expander(shaping.expand_dims)
 
 # --- helpers -----------------------------------------------------------------------------------------
 

@@ -355,28 +355,28 @@ def def_elementwise(primitive: Primitive) -> None:
                for dim, each in zip(dims, ranks, strict=True)):
             return primitive.bind(*args, **params), first  # unbatched scalars stretch by themselves
         aligned = []
-        for arg, dim, shape, each in zip(args, dims, shapes, ranks, strict=True):
+        for arg, dim, each in zip(args, dims, ranks, strict=True):
             if dim is None:
-                aligned.append(arg if each == 0 else _insert_ones(arg, shape, 0, 1))
+                aligned.append(arg if each == 0 else _insert_ones(arg, 0, 1))
             else:
                 arg = _move(arg, dim, 0) if dim else arg
-                aligned.append(arg if each == rank else _insert_ones(arg, aval_of(arg).shape, 1, rank))
+                aligned.append(arg if each == rank else _insert_ones(arg, 1, rank - each))
         return primitive.bind(*aligned, **params), 0
 
     primitive.def_batching(batching)
 
 
-def _insert_ones(value: Any, shape: tuple[int, ...], position: int, count: int) -> Any:
-    return _reshape(value, (*shape[:position], *(1,) * count, *shape[position:]))
+def _insert_ones(value: Any, position: int, count: int) -> Any:
+    return _expand(value, range(position, position + count))
 
 
-_reshape: Callable[[Any, tuple[int, ...]], Any] = _no_mover
+_expand: Callable[[Any, Sequence[int]], Any] = _no_mover
 
 
-def set_reshaper(function: Callable[[Any, tuple[int, ...]], Any]) -> None:
-    """Say how to reshape."""
-    global _reshape
-    _reshape = function
+def set_expander(function: Callable[[Any, Sequence[int]], Any]) -> None:
+    """Say how to insert axes of size 1 at some places of the result."""
+    global _expand
+    _expand = function
 
 
 @add_any_p.def_batching

@@ -266,3 +266,9 @@ def test_sum_match_sums_what_varies() -> None:
     total, same, rows = f(x)
     assert total.tolist() == [12.0, 18.0] and same == 5.0 and rows.tolist() == x.tolist()
     assert jax.grad(lambda x: f(x)[0] @ jnp.array([1.0, 3.0]))(x).tolist() == [[2.0, 6.0]] * 3
+
+
+def test_axes_are_added_as_libraries_expect_it():
+    """With JAX's operation: libraries whose arrays have rules for it may have none for `reshape` (quax)."""
+    added = jax.make_jaxpr(jax.vmap(lambda x, y: x + y, in_axes=(0, None)))(np.ones((2, 3)), np.ones(3))
+    assert [eqn.primitive.name for eqn in added.eqns] == ["broadcast_in_dim", "add"]

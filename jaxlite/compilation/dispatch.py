@@ -380,6 +380,8 @@ def make_call_path(fun: Callable[..., Any], options: Options) -> Any:
     annotations = getattr(fun, "__annotations__", None)
     if annotations is not None:
         path.__annotations__ = annotations
+    if attributes := getattr(fun, "__dict__", None):  # as `functools.wraps`; a method of compiled functions stays one
+        vars(path).update({name: value for name, value in attributes.items() if not hasattr(type(path), name)})
     path.__wrapped__ = fun
     path._jitted = jitted
     return path

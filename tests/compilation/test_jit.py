@@ -167,6 +167,9 @@ def test_jitted_function_looks_like_the_function():
 
     jitted = jit(f)
     assert (jitted.__name__, jitted.__doc__, jitted.__wrapped__) == ("f", "Doc.", f)
+    f.tag, f.lower = 5, "not the method"
+    again = jit(jit(f))
+    assert again.tag == 5 and callable(again.lower)
     assert jitted.__qualname__ == f.__qualname__ and jitted.__module__ == __name__
     assert inspect.signature(jitted) == inspect.signature(f)
 

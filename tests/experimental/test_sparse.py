@@ -69,6 +69,10 @@ def test_two_sparse_operands_and_duplicates():
     check(twice, [[3, 0], [0, 0]])
     check(twice.sum(0), [3, 0])
     assert twice.sum_duplicates().nse == 1
+    zeros = BCOO((jnp.array([1.0, -1, 0]), jnp.array([[0, 0], [0, 0], [0, 1]])), shape=(2, 2))
+    kept = sparse.bcoo_sum_duplicates(zeros)
+    assert kept.indices.tolist() == zeros.sum_duplicates(remove_zeros=False).indices.tolist() == [[0, 0], [0, 1]]
+    assert zeros.sum_duplicates().indices.tolist() == [[0, 0]]  # what is zero before it is summed
     check(sparse.bcoo_dynamic_slice(m, (1, 3), (2, 4)), D[1:3, 1:5])
 
 

@@ -92,7 +92,7 @@ class JAXSparse:
         return self
 
     def __abs__(self):
-        summed = self.sum_duplicates(nse=self.nse)
+        summed = self.sum_duplicates(nse=self.nse, remove_zeros=False)
         return summed._with_data(abs(summed.data))
 
     def astype(self, dtype):

@@ -136,7 +136,7 @@ class BCOO(JAXSparse):
 
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
         """Each place once, in order; see `bcoo_sum_duplicates`."""
-        return bcoo_sum_duplicates(self, nse=nse, remove_zeros=remove_zeros)
+        return bcoo_eliminate_zeros(self, nse) if remove_zeros else bcoo_sum_duplicates(self, nse)
 
     def sort_indices(self) -> BCOO:
         """The elements in the order of their places."""
@@ -208,7 +208,7 @@ class BCOO(JAXSparse):
     def __pow__(self, exponent):
         if not isinstance(exponent, (int, np.integer)) or exponent <= 0:
             raise NotImplementedError("the exponent of a sparse array is a positive integer: for others use todense()")
-        summed = self.sum_duplicates(nse=self.nse)
+        summed = bcoo_sum_duplicates(self, self.nse)
         return summed._with_data(summed.data**exponent)
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = JAXSparse._compare  # type: ignore[assignment]
@@ -386,21 +386,16 @@ def bcoo_sort_indices_p(data, indices, *, spinfo: SparseInfo) -> list[Any]:
     return list(_over_batch(one, mat.n_batch)(data, indices))
 
 
-def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
-    """Each place once, in order, with the sum of its elements.
+def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
+    """Each place once, in order, with the sum of its elements, which may be zero.
 
-    Args:
-      nse: room for so many; without it as many as there are, or under jit as many as before.
-      remove_zeros: leave out places with a sum of zero, where the number of elements may change.
+    Args: `nse` room for so many; without it as many as there are, or under jit as many as before.
     """
     data, indices, info = mat.data, mat.indices, mat._info
     traced = isinstance(data, Tracer) or isinstance(indices, Tracer)
     if nse is None and not traced:
         data, indices = bcoo_sum_duplicates_p.bind(data, indices, spinfo=info, nse=mat.nse)
         sparse = _parts(mat)[1]
-        if remove_zeros and sparse:
-            empty = ~(data != 0).any(tuple(range(mat.n_batch + 1, data.ndim)))
-            indices = jnp.where(empty[..., None], _ends(sparse, indices.dtype), indices)
         counts = (indices < _ends(sparse, indices.dtype)).all(-1).sum(-1)
         nse = int(counts.max()) if counts.size else 0
     data, indices = bcoo_sum_duplicates_p.bind(data, indices, spinfo=info, nse=mat.nse if nse is None else nse)

@@ -435,9 +435,9 @@ def bcsr_extract_p(indices, indptr, mat):
     return bcoo._taken(BCSR((zeros, indices, indptr), shape=mat.shape).to_bcoo(), mat)
 
 
-def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
+def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
     """Each place once, in order."""
-    return mat.sum_duplicates(nse, remove_zeros)
+    return mat.sum_duplicates(nse, remove_zeros=False)
 
 
 def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:

@@ -25,7 +25,7 @@ from jaxlite.core.tree import tree_map
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import arithmetic, indexing, searching, selection, ufuncs
-from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes, promotes_inside, scalar
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, is_array_like, promote_dtypes, promotes_inside, scalar
 from jaxlite.numpy.creation import arange, asarray, device_put, ones, shape_of
 from jaxlite.numpy.joining import concatenate
 from jaxlite.numpy.manipulation import broadcast_to, concrete, moveaxis
@@ -633,7 +633,9 @@ def vander(x, N: int | None = None, increasing: bool = False):
 
 
 def _window(name: str, M, formula: Callable[..., Any], *args):
-    size = _count(name, "M", int(M) if isinstance(M, (float, np.floating)) else M)
+    # Floats and booleans, in arrays too, count as the integers that they convert to.
+    as_number = isinstance(M, (bool, float)) or is_array_like(M) and not isinstance(M, Tracer)
+    size = _count(name, "M", int(M) if as_number else M)
     if size <= 1:
         return ones(size)
     return _windowed(*args, formula=formula, size=size)

@@ -69,6 +69,9 @@ def test_two_sparse_operands_and_duplicates():
     check(twice, [[3, 0], [0, 0]])
     check(twice.sum(0), [3, 0])
     assert twice.sum_duplicates().nse == 1
+    rows = BCOO.fromdense(D, n_dense=1)
+    assert sparse.bcoo_multiply_sparse(rows, rows).n_dense == 1
+    check(sparse.bcoo_multiply_sparse(rows, rows), D * D)
     zeros = BCOO((jnp.array([1.0, -1, 0]), jnp.array([[0, 0], [0, 0], [0, 1]])), shape=(2, 2))
     kept = sparse.bcoo_sum_duplicates(zeros)
     assert kept.indices.tolist() == zeros.sum_duplicates(remove_zeros=False).indices.tolist() == [[0, 0], [0, 1]]

@@ -268,6 +268,8 @@ def test_windows_against_numpy(name):
     args = (3.5,) if name == "kaiser" else ()
     for size in (0, 1, 2, 7, 8):
         close(getattr(jnp, name)(size, *args), getattr(np, name)(size, *args).astype(F32), atol=2e-7)
+    for size in (True, 3.7, np.float16(3.7), jnp.array(3.7), jnp.array(True)):
+        close(getattr(jnp, name)(size, *args), getattr(np, name)(int(size), *args).astype(F32), atol=2e-7)
 
 
 def test_kaiser_of_a_traced_beta():

@@ -836,8 +836,11 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     """The product of two sparse arrays, element by element: at the places of the first one."""
     if lhs.shape != rhs.shape:
         raise ValueError(f"bcoo_multiply_sparse: the shapes differ, {lhs.shape} and {rhs.shape}")
-    lhs, rhs = _flat(lhs), _flat(rhs)
-    same = (lhs.indices[:, None] == rhs.indices[None]).all(-1) & (rhs.indices < jnp.array(rhs.shape)).all(-1)[None]
+    if lhs.n_batch or rhs.n_batch or lhs.n_dense != rhs.n_dense:
+        lhs, rhs = _flat(lhs), _flat(rhs)
+    inside = rhs.indices < jnp.array(_parts(rhs)[1], rhs.indices.dtype)
+    same = (lhs.indices[:, None] == rhs.indices[None]).all(-1) & inside.all(-1)[None]
+    same = same.reshape(*same.shape, *[1] * lhs.n_dense)
     dtype = jnp.promote_types(lhs.dtype, rhs.dtype)
     factor = jnp.where(same, rhs.data.astype(dtype)[None], 0).sum(1)
     return BCOO((lhs.data.astype(dtype) * factor, lhs.indices), shape=lhs.shape, indices_sorted=lhs.indices_sorted,

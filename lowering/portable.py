@@ -186,6 +186,8 @@ def merge(builder: ModuleBuilder, module: Any) -> tuple[str, Any]:
                 renamed = _renamed(ir, value, names, builder.context)
                 if renamed is not None:
                     operation.attributes[name] = renamed
+    if "main" not in names:
+        raise ValueError("the module of an exported function has no function `main`: its file is damaged")
     return names["main"], kind
 
 

@@ -331,3 +331,8 @@ def test_mosaic_module(capsys):
         assert part in module, part
     with pytest.raises(NotImplementedError, match="Unimplemented primitive in Pallas Mosaic TPU lowering: sort"):
         for_platform("tpu", lambda x, o: o.__setitem__(..., jnp.sort(x[...])), X[:8])
+
+
+def test_run_scoped_takes_kinds_of_memory():
+    with pytest.raises(TypeError, match=r"run_scoped takes kinds of memory, such as tpu.VMEM\(shape, dtype\), got 3"):
+        pl.pallas_call(lambda o_ref: pl.run_scoped(lambda ref: None, 3), shape(8), interpret=True)()

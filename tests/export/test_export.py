@@ -259,3 +259,9 @@ def test_lapack_in_a_process_that_lowers_none_of_it(tmp_path):
                  "serialize_executable.deserialize_and_load(*pickle.loads((folder / 'executable').read_bytes()))"):
         done = subprocess.run([sys.executable, "-c", code.format(kind=kind)], capture_output=True, text=True, timeout=120)
         assert done.stdout.strip() == "[1.0, 3.0]", done.stderr
+
+
+def test_a_module_without_its_function_is_a_damaged_file():
+    blob = bytes(export.export(jaxlite.jit(lambda x: x + 1))(np.float32(1)).serialize()).replace(b"main\0", b"mine\0")
+    with pytest.raises(ValueError, match="has no function `main`"):
+        export.deserialize(blob).call(np.float32(1))

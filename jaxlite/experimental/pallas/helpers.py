@@ -82,9 +82,12 @@ def run_scoped(f: Callable[..., Any], *types: Any, collective_axes: Any = (), **
     """Call a function with Refs to memory that lasts as long as the call.
 
     Args: `types` and `kw_types` trees of `MemoryRef`, the function's arguments; `collective_axes` is accepted.
-    Returns: what the function returns, a tree of arrays.
+    Returns: what the function returns, a tree of arrays. Raises: TypeError for what is no `MemoryRef`.
     """
     flat_types, tree = tree_flatten((types, kw_types), is_leaf=lambda each: hasattr(each, "get_ref_aval"))
+    for each in flat_types:
+        if not hasattr(each, "get_ref_aval"):
+            raise TypeError(f"run_scoped takes kinds of memory, such as tpu.VMEM(shape, dtype), got {each!r}")
     out_tree: Any = None
 
     def flat(*refs: Any) -> list[Any]:

@@ -412,8 +412,8 @@ def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_left_ei
 def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: bool, compute_uv: bool,
              **params) -> tuple[Any, Any]:
     """With P = U^H dA V: dS = diag(P), dU = U (F o (P S + S P^H)) + (1 - U U^H) dA V S^-1, dV alike, where
-    F[i, j] = 1 / (s[j]^2 - s[i]^2) [Townsend]. Complex: the imaginary part of diag(P) turns U and V against each other,
-    half each [Wan]."""
+    F[i, j] = 1 / (s[j]^2 - s[i]^2) [Townsend]. Complex: the imaginary part of diag(P) turns U and V against each other
+    [Wan]; phases of their columns are arbitrary, and U takes it all, as in JAX."""
     (x,), (dx,) = primals, tangents
     if type(dx) is Zero:
         outs = la.svd_p.bind(x, full_matrices=full_matrices, compute_uv=compute_uv, **params)
@@ -442,8 +442,7 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: 
     turn_v = e.mul(gaps, e.add(e.mul(down, p), e.mul(ph, across)))
     if _is_complex(x):
         on_diagonal = masked(p, e.eq)
-        phase = e.div(e.sub(on_diagonal, _h(on_diagonal)), e.mul(const(4, p), across))
-        turn_u, turn_v = e.add(turn_u, phase), e.sub(turn_v, phase)
+        turn_u = e.add(turn_u, e.div(e.sub(on_diagonal, _h(on_diagonal)), e.mul(const(2, p), across)))
     du, dv = _mm(u, turn_u), _mm(v, turn_v)
     if rows > columns:
         du = e.add(du, e.div(e.sub(dxv, _mm(u, p)), _rows(u, s)))

@@ -141,6 +141,13 @@ def test_complex_svd(x64, shape):
     check_derivatives(fun, draw(*shape, dtype=complex), orders=1)
 
 
+def test_the_phases_of_complex_singular_vectors_turn_on_the_left(x64):
+    x = draw(3, 2, dtype=complex)
+    dx = x[::-1] * (1 + 2j)
+    (_, _, vh), (_, _, dvh) = jaxlite.jvp(lambda x: linalg.svd(x, full_matrices=False), (x,), (dx,))
+    np.testing.assert_allclose(np.sum(dvh * np.conj(vh), axis=1), 0, atol=1e-12)
+
+
 def test_full_svd_has_no_derivative_unless_square(x64):
     with pytest.raises(NotImplementedError, match="full_matrices=False"):
         jaxlite.jvp(linalg.svd, (draw(3, 2),), (draw(3, 2),))

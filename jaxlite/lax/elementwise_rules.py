@@ -39,8 +39,9 @@ from jaxlite.lax.elementwise import (
 from jaxlite.lax.reductions import reduce_sum
 from jaxlite.traces import batching, jvp
 from jaxlite.traces.batching import Axis, def_elementwise
-from jaxlite.traces.jvp import Zero, def_jvp, def_zero
+from jaxlite.traces.jvp import Zero, def_jvp, def_zero, zero_for
 from jaxlite.traces.transpose import def_bilinear, is_linear
+from lowering.xla import VERSION
 
 
 @jvp.set_zeros_maker
@@ -167,10 +168,21 @@ def _def_extreme(primitive, beats: Callable) -> None:
 _def_extreme(e.max_p, gt)
 _def_extreme(e.min_p, lt)
 
-for _p in (e.sign_p, e.floor_p, e.ceil_p, e.round_p, e.is_finite_p, e.eq_p, e.ne_p, e.ge_p, e.gt_p, e.le_p,
+for _p in (e.floor_p, e.ceil_p, e.round_p, e.is_finite_p, e.eq_p, e.ne_p, e.ge_p, e.gt_p, e.le_p,
            e.lt_p, e.eq_to_p, e.le_to_p, e.lt_to_p, e.and_p, e.or_p, e.xor_p, e.not_p, e.shift_left_p,
            e.shift_right_logical_p, e.shift_right_arithmetic_p, e.population_count_p, e.clz_p, e.mulhi_p):
     def_zero(_p)
+
+
+@e.sign_p.def_jvp
+def _sign_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    (x,), (g,) = primals, tangents
+    out = e.sign(x)
+    if dtypes.kind(aval_of(x).dtype) != "c" or VERSION < (0, 12):  # as JAX of the same jaxlib
+        return out, zero_for(out)
+    turn, size = e.imag(mul(conj(out), g)), abs(x)  # the part of g that changes the angle
+    turn = div(turn, select_n(eq(size, filled(0, size)), size, filled(1, size)))
+    return out, mul(out, e.complex(filled(0, turn), turn))
 
 
 def_jvp(e.nextafter_p, lambda g, ans, x, y: stretch(g, ans), None)  # next to x, whatever the direction

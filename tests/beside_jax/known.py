@@ -140,6 +140,8 @@ KNOWN: list[tuple[str, str, str]] = [
     (r"xlog1py\(.*float16", "value", "docs/sharp_edges.md: computed in 32 bits, where JAX rounds each step"),
     (r"cauchy\.log[cs]d?f\(.*inf", "value", "docs/sharp_edges.md: special values are SciPy's"),
     (r"soft_sign\(.*-2147483648", "value", "JAX's wraps the least integer"),
+    (r"approx_m(ax|in)_k\(", "value", "docs/sharp_edges.md: which of equal elements"),
+    (r"jnp\.dot\(.*float16.*preferred_element_type", "value", "the last bits of float16"),
     (r"create_token\(", "type", "an empty array"),
     (r"poly(add|sub)\(", "raises", "docs/sharp_edges.md: shapes of polynomials"),
     (r"^jax\.scipy\.spatial\.transform\.Slerp", "printed", "a rounding error is 0 here, which NumPy prints in another way"),

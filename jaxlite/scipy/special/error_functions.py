@@ -374,6 +374,7 @@ def log_ndtr(x, series_order: int = 3):
 # --- Owen's T ----------------------------------------------------------------------------------------
 
 
+@broadcasts_inside  # derivatives call it too
 def _owens_integral(h, a):
     """The integral for 0 <= a <= 1, by Gauss and Legendre."""
     count = 48 if h.dtype == np.float64 else 20
@@ -404,7 +405,6 @@ def _owens_t_jvp(primals, tangents):
 
 
 @api
-@broadcasts_inside
 @in_working_precision
 def owens_t(h, a):
     """Owen's T function: the integral of exp(-h^2 (1 + x^2) / 2) / (1 + x^2) from 0 to a, over 2 pi."""

@@ -546,23 +546,39 @@ def _regularized_incomplete_beta(a: Formula, b: Formula, x: Formula) -> Formula:
 # --- Bessel I0 ---------------------------------------------------------------------------------------
 
 
+# For single precision: a quotient of polynomials of x / 6 up to 6; beyond, a polynomial of 6 / x that is sqrt(x) times the
+# function. Both are fitted to values of 60 digits.
+_I0E_NEAR = ([1.0000000163, 0.527453733, 7.6317477, 3.50968788, 8.9272164, 1.02460796],
+             [1.0, 6.52746137, 19.7959214, 36.0621443, 41.7294216, 30.6168545])
+_I0E_FAR = [0.398942278, 8.31151304e-3, 7.76631764e-4, 1.44668903e-4, 2.54899471e-5, 1.8302761e-7, 2.4915684e-5]
+
+
 @decomposes(bessel_i0e_p)
 @_in_working_precision
 def _bessel_i0e(x: Formula) -> Formula:
-    """The power series (DLMF 10.25.2), all of whose terms are positive; the asymptotic one (10.40.1) for large x."""
     x = abs(x)
-    threshold, terms, far_terms = (19.0, 54, 30) if _is_double(x) else (8.5, 26, 12)
-    quarter = _where(x < threshold, x * x / 4.0, 0.0)
+    near, far = _i0e_double(x) if _is_double(x) else _i0e_single(x)
+    return _cases((_is_nan(x), math.nan), (x < (19.0 if _is_double(x) else 6.0), near), otherwise=far)
+
+
+def _i0e_single(x: Formula) -> tuple[Formula, Formula]:
+    part, large = _where(x < 6.0, x, 0.0) * (1 / 6), _where(x < 6.0, 6.0, x)
+    near, beyond = (_polynomial(each, part) for each in _I0E_NEAR)
+    return near / beyond, _polynomial(_I0E_FAR, 6.0 / large) * _rsqrt(large)
+
+
+def _i0e_double(x: Formula) -> tuple[Formula, Formula]:
+    """The power series (DLMF 10.25.2), all of whose terms are positive; the asymptotic one (10.40.1) for large x."""
+    quarter = _where(x < 19.0, x * x / 4.0, 0.0)
     series = _like(x, 1.0)
-    for k in range(terms, 0, -1):
+    for k in range(54, 0, -1):
         series = series * (quarter * (1.0 / k**2)) + 1.0
-    large = _where(x < threshold, threshold, x)
+    large = _where(x < 19.0, 19.0, x)
     inverse = 1.0 / large
     far = _like(x, 1.0)
-    for k in range(far_terms, 0, -1):
+    for k in range(30, 0, -1):
         far = far * (inverse * ((2 * k - 1) ** 2 / (8.0 * k))) + 1.0
-    far = far * _rsqrt(large) * (1 / math.sqrt(2 * math.pi))
-    return _cases((_is_nan(x), math.nan), (x < threshold, series * _exp(-x)), otherwise=far)
+    return series * _exp(-x), far * _rsqrt(large) * (1 / math.sqrt(2 * math.pi))
 
 
 register_rule_modules("jaxlite.lax.special_series_rules")

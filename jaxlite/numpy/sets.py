@@ -398,6 +398,8 @@ def _exclusive(ar1, ar2, fill_value, size: int) -> tuple[Any, ...]:
 
 # --- membership --------------------------------------------------------------------------------------
 
+_COMPARED = 1 << 20  # comparisons that XLA:CPU does faster than it sorts and searches
+
 
 @api
 @broadcasts_inside
@@ -426,7 +428,8 @@ def isin(element, test_elements, assume_unique: bool = False, invert: bool = Fal
     if not count or 0 in shape:
         return shaping.full(shape, bool(invert), dtypes.bool_)
     if method == "auto":
-        method = "compare_all" if count <= 32 else "binary_search"
+        is_small = count <= 32 or type(element.size) is int and element.size * count <= _COMPARED
+        method = "compare_all" if is_small else "binary_search"
     if method == "compare_all":
         each = shaping.expand_dims(element, (len(shape),))
         result = lax.reduce_or(each == other, (len(shape),))

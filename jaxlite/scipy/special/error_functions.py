@@ -377,12 +377,17 @@ def log_ndtr(x, series_order: int = 3):
 @broadcasts_inside  # derivatives call it too
 def _owens_integral(h, a):
     """The integral for 0 <= a <= 1, by Gauss and Legendre."""
-    count = 48 if h.dtype == np.float64 else 20
-    nodes, weights = (jnp.asarray(each, h.dtype) for each in np.polynomial.legendre.leggauss(count))
-    t = a[..., None] * (nodes + 1) / 2
-    square = 1 + t * t
-    exponent = -0.5 * (h * h)[..., None] * square
-    return a / 2 * jnp.sum(weights * jnp.exp(exponent) / square, axis=-1) / (2 * math.pi)
+    total: Any = 0
+    if h.dtype == np.float64:
+        nodes, weights = (jnp.asarray(each, h.dtype) for each in np.polynomial.legendre.leggauss(48))
+        square = 1 + jnp.square(a[..., None] * (nodes + 1) / 2)
+        total = jnp.sum(weights * jnp.exp(-0.5 * (h * h)[..., None] * square) / square, axis=-1)
+    else:  # few enough to be terms of one kernel
+        half = -0.5 * h * h
+        for node, weight in zip(*np.polynomial.legendre.leggauss(10), strict=True):
+            square = 1 + jnp.square(a * ((float(node) + 1) / 2))
+            total += float(weight) * jnp.exp(half * square) / square
+    return a / 2 * total / (2 * math.pi)
 
 
 @custom_jvp

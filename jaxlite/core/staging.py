@@ -79,16 +79,20 @@ class StagedTracer(Tracer):
                       f"from line {source.summarize(eqn.traceback)}"
 
 
+_BEGINNING = 16  # elements by which arrays are told apart before all are compared
+
+
 class StagingTrace(Trace):
     """Records equations. `constvars` are the variables of concrete values and outer tracers that it met."""
 
-    __slots__ = ("eqns", "invars", "_constants", "effects", "pinned")
+    __slots__ = ("eqns", "invars", "_constants", "_arrays", "effects", "pinned")
 
     def __init__(self, debug_info: DebugInfo | None = None):
         super().__init__(debug_info)
         self.eqns: list[JaxprEqn] = []
         self.invars: list[Var] = []
         self._constants: dict[int, tuple[Any, Var]] = {}  # no tracers here: their cycle would keep the values
+        self._arrays: dict[Any, list[tuple[np.ndarray, Var]]] = {}  # NumPy's arrays among them, by how they begin
         self.effects = no_effects
         self.pinned: Any = None  # the traceback of the next equations, instead of their own
 
@@ -143,12 +147,32 @@ class StagingTrace(Trace):
     def _constant(self, value: Any, aval: Any) -> Var:
         found = self._constants.get(id(value))
         if found is None:
-            self._constants[id(value)] = found = (value, high().new_var(aval, value) if aval.is_high else Var(aval))
+            if type(value) is np.ndarray:
+                var = self._array(value, aval)
+            else:
+                var = high().new_var(aval, value) if aval.is_high else Var(aval)
+            self._constants[id(value)] = found = value, var
         return found[1]
+
+    def _array(self, value: np.ndarray, aval: Any) -> Var:
+        """The variable of a NumPy array, which is that of an equal one, if there is one.
+
+        Each use of an array that the user's function closes over makes another (a copy, positions of its elements as indices):
+        as many parameters, which XLA cannot know to be equal.
+        """
+        alike = self._arrays.setdefault((aval, value.flat[:_BEGINNING].tobytes()), [])
+        for other, var in alike:
+            if value.tobytes() == other.tobytes():
+                return var
+        alike.append((value, Var(aval)))
+        return alike[-1][1]
 
     def constants(self) -> list[tuple[Any, Var]]:
         """The values that it met from outside, and the variables for them."""
-        return list(self._constants.values())
+        return [(value, var) for var, value in self._values().items()]
+
+    def _values(self) -> dict[Var, Any]:
+        return {var: value for value, var in self._constants.values()}
 
     def lift(self, value: Any) -> StagedTracer:
         """A tracer of this trace for any value; scalars stay literals of the equations that use them."""
@@ -221,7 +245,7 @@ class StagingTrace(Trace):
                 if var not in read:
                     eqn.outvars = [var if var in read else DropVar(var.aval) for var in eqn.outvars]
                     break
-        constants = [(var, value) for value, var in self._constants.values() if var in read]
+        constants = [(var, value) for var, value in self._values().items() if var in read]
         self.alive = False
         jaxpr = Jaxpr([var for var, _ in constants], self.invars, outvars, self.eqns, self.effects, self.debug_info)
         if config.enable_checks.value:

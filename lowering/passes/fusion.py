@@ -162,7 +162,10 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
     _values(jaxpr, env, values, found, shifted, seen)
     for atom in jaxpr.outvars:
         if atom in env:
-            env[atom].is_result = True
+            result = env[atom]
+            result.is_result = True
+            if result.name == "dot_general" and not result.users and products.is_little(result.eqn):
+                found.pop(result.var, None)
     for value in reversed(values):
         if not value.users and not value.is_result:  # dead code of a call
             for operand in value.operands:

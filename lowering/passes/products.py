@@ -23,6 +23,7 @@ _FEWER, _TALLER = 64, 4  # or these
 _WIDEST = 32  # columns of a result up to which blocks are small
 _LARGE = 8192  # elements of a result that are worth another order where nothing else is won
 _COPIED = 131072  # elements of an operand that are worth another order, so that they are not copied
+_WORK = 1 << 17  # products of two elements that are worth two more kernels, where nothing takes the transpose in
 _NUMBERS = "dot_dimension_numbers"
 
 
@@ -47,6 +48,12 @@ def is_better_turned(eqn: Any) -> bool:
         return y.ndim == len(of_other) + 1 and x.size >= _COPIED
     return 1 < columns <= _WIDEST and (
         count >= _MANY and rows >= _TALL * columns or count >= _FEWER and rows >= _TALLER * columns)
+
+
+def is_little(eqn: Any) -> bool:
+    """Whether such a product is not worth it where the result is to be in memory: one kernel turns it, and one copies it."""
+    x, axes = eqn.invars[0].aval, eqn.params["dimension_numbers"][0][0]
+    return eqn.outvars[0].aval.size * math.prod(x.shape[axis] for axis in axes) < _WORK
 
 
 def _is_leading(axes: Any) -> bool:

@@ -39,6 +39,13 @@ def test_a_tall_gradient_is_computed_wide():
     assert lowered.as_text() == before
 
 
+@pytest.mark.parametrize("count, dots", [(200, "f32[32,7]"), (1000, "f32[7,32]")])
+def test_a_small_gradient_that_is_a_result_is_not_turned(count, dots):
+    gradient = jax.jit(jax.grad(lambda w, x, y: ((x @ w - y) ** 2).sum()))
+    text = gradient.lower(values(32, 7), values(count, 32), values(count, 7)).compile().as_text()
+    assert set(re.findall(r"f32\[(?:32,7|7,32)\](?=\S* dot\()", text)) == {dots}
+
+
 def test_in_a_loop_and_a_call():
     weights, x, y = 0.01 * values(300, 3), 0.01 * values(200, 300), values(200, 3)
     step = jax.jit(layer_gradient)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jaxlite
+import jaxlite.numpy as jnp
 from jaxlite import ShapeDtypeStruct, errors, eval_shape, lax, make_jaxpr
 from jaxlite.core.jaxpr import ClosedJaxpr, check_jaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
@@ -310,3 +311,22 @@ def test_nothing_runs_on_a_struct() -> None:
     with pytest.raises(TypeError):
         STRUCT + 1
     np.testing.assert_allclose(f(VEC), np.sin(VEC), rtol=1e-6)  # the failed call left nothing behind
+
+
+def test_an_array_that_is_used_often_is_one_constant() -> None:
+    matrix, places = np.arange(6.0).reshape(3, 2), np.array([2, 0, 1])
+
+    def f(x: Any) -> Any:
+        y = jaxlite.grad(lambda x: jnp.sum((matrix @ x) ** 2))(x)
+        return (matrix @ y)[places] + jaxlite.ops.segment_sum((matrix @ x)[places], places, 3)
+
+    closed = make_jaxpr(f)(np.ones(2, np.float32))
+    assert sorted(const.shape for const in closed.consts) == [(3,), (3, 2)]
+
+
+def test_arrays_that_differ_are_constants_of_their_own() -> None:
+    zeros = [np.zeros(40, np.float32) for _ in range(3)]
+    zeros[1][39], zeros[2][0] = 1, -0.0
+    f = lambda x: [x / each for each in zeros]
+    assert len(make_jaxpr(f)(np.ones(40, np.float32)).consts) == 3
+    np.testing.assert_array_equal(jaxlite.jit(f)(np.ones(40, np.float32))[2][:2], [-np.inf, np.inf])

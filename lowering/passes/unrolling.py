@@ -12,7 +12,8 @@ A row that is read with its elements shifted by a few, padded or rotated, is a l
 vectorizes it if it may unroll twice its code (it peels off these turns), which takes a higher limit: SHIFTED_LOOPS. Where a
 line is shifted, and what is computed of it again, in one kernel, this code is long, and XLA's limit is needed.
 
-SHORT_LOOPS does not do for costly functions in rows of fewer than 16 elements, which are too much code for this limit, for
+SHORT_LOOPS does not do for costly functions in rows of fewer than 16 elements, and for positions of the largest or smallest
+elements in rows of up to 32, which are too much code for this limit, for
 cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for reductions
 across rows that the library does not do, and for an update of a single position: XLA's loop stores each element
 where it was, and only when it is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
@@ -49,6 +50,7 @@ _COSTLY = 6  # operations for an element that are many
 _MODULUS, _ROUNDING = 20, 6  # what the absolute value of a complex number costs, and to make a bfloat16 of a float
 _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which take turns in few vectors of a row
 _FEW_VECTORS = range(16, 101)  # elements of a row that are few vectors
+_POSITION_ROWS, _POSITION = range(9, 32), 10  # elements among which a position is found, and what each costs in a loop
 _MANY_VECTORS = range(100, 513)  # elements of rows that are unrolled as a whole, if longer loops are
 _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on repeated rows count, and sums across rows
 _REPEATING = 1 / 4  # operations that it takes to repeat an element
@@ -76,6 +78,10 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         is_slow = 1 < row < _ROW and row != _EVEN_ROW and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
         if is_slow or in_loop and name in _TWO_WAYS and row in _FEW_VECTORS:
             in_short_rows += done
+        if name in ("argmax", "argmin"):
+            rows = eqn.invars[0].aval
+            if rows.ndim - 1 in eqn.params["axes"] and _row(rows) in _POSITION_ROWS:
+                in_short_rows += _POSITION * rows.size * turns
         if is_across:
             across_rows += eqn.invars[0].aval.size * turns
         if name == "dot_general":

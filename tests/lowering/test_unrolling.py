@@ -44,6 +44,7 @@ def repeat(f):
     (repeat(jax.nn.softplus), LARGE[:3300].reshape(100, 33)),
     (repeat(lambda c: c * 0.5 + LARGE[:200]), LARGE[:12800].reshape(64, 200)),
     (repeat(lambda c: c + c[0][:, None] * c[0]), LARGE[:16384].reshape(128, 128)),
+    (lambda x: jnp.argmin(2 * x, axis=1), LARGE[:4096].reshape(256, 16)),
     (lambda x: jnp.abs(lax.complex(x, x)), LARGE[:8000].reshape(800, 10)),
     (lambda x: x * 2 + 1, LARGE[:6000].reshape(1000, 6).astype(jnp.bfloat16)),
     (lambda x: jnp.expm1(x)[np.zeros(9000, int)] + x[np.ones(9000, int)], LARGE[:12000].reshape(3000, 4)),
@@ -53,8 +54,8 @@ def repeat(f):
         "across rows in a scan", "one position", "function of a column", "large part",
         "costly, in rows of six", "costly, in rows of four", "rows of two", "inverse functions in rows of ten",
         "selected from two computations, in a scan", "equal rows in a scan",
-        "columns times rows in a scan", "complex, in rows of ten", "half precision, in rows of six",
-        "costly, and rows gathered", "a line that is shifted again", "in a solver"])
+        "columns times rows in a scan", "positions in rows of sixteen", "complex, in rows of ten",
+        "half precision, in rows of six", "costly, and rows gathered", "a line that is shifted again", "in a solver"])
 def test_programs_that_gain_from_longer_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == ()
 
@@ -66,6 +67,7 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (lambda x: jnp.sum(x, axis=0), X),
     (lambda x: jnp.prod(x, axis=0), X.reshape(-1, 1)),
     (jnp.all, X),
+    (lambda x: jnp.argmax(x, axis=1), LARGE[:8192].reshape(256, 32)),
     (lambda x: jax.nn.softmax(x), X[:100]),
     (lambda x: x.at[5].set(1), LARGE),
     (lambda x: x.at[jnp.arange(9)].add(1), LARGE),
@@ -81,8 +83,8 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (lambda x: jnp.concatenate([x, x], axis=1), LARGE[:6400].reshape(64, 100)),
     (lambda x: jnp.pad(x, ((0, 1), (0, 0))), LARGE[:6400].reshape(64, 100)),
     (lambda x: jnp.roll(x, 1, axis=1) - x, LARGE[:1024].reshape(64, 16)),
-], ids=["rows of eight", "along rows", "few across rows", "the library's", "one column", "all", "few",
-        "one position is set", "some positions", "one of few positions", "turned", "half precision",
+], ids=["rows of eight", "along rows", "few across rows", "the library's", "one column", "all", "positions in longer rows",
+        "few", "one position is set", "some positions", "one of few positions", "turned", "half precision",
         "shorter equal rows in a scan", "few sums across rows in a scan", "rows that are summed in a scan",
         "products of a column and a row", "cheap, in rows of five", "few, in rows of three in a scan",
         "joined halves", "a row more", "short rows, rotated"])

@@ -56,7 +56,7 @@ _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on 
 _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
 _LITTLE = 1 / 50  # of all operations, which may be slow
-_SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of a row that is a long loop, and the part of it that a shift adds
+_SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of one of several rows that is a long loop, and the part that a shift adds
 _SHIFTED_AGAIN = 2  # shifts of a line, each of what the one before it gives
 _PRODUCTS = 8  # that the library computes in the time of an operation
 _TURNS = 16  # of a loop, where it is not known
@@ -119,7 +119,7 @@ def _shifts(eqn: Any) -> bool:
         return False
     out = eqn.outvars[0].aval
     row, largest = out.shape[-1], max([atom.aval.shape[-1] for atom in eqn.invars if atom.aval.ndim == out.ndim], default=0)
-    return row >= _SHIFTED_ROW and 0 < row - largest <= _MARGIN * row
+    return row >= (_SHIFTED_ROW if _row(out) else _ROW) and 0 < row - largest <= _MARGIN * row
 
 
 def _times_shifted(jaxpr: Any, before: dict[Any, int]) -> int:

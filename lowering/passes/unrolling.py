@@ -12,11 +12,11 @@ A row that is read with its elements shifted by a few, padded or rotated, is a l
 vectorizes it if it may unroll twice its code (it peels off these turns), which takes a higher limit: SHIFTED_LOOPS. Where a
 line is shifted, and what is computed of it again, in one kernel, this code is long, and XLA's limit is needed.
 
-SHORT_LOOPS does not do for costly functions in rows of fewer than 16 elements, and for positions of the largest or smallest
-elements in rows of up to 32, which are too much code for this limit, for
+SHORT_LOOPS does not do for costly functions in rows of fewer than 16 elements, which are too much code for this limit, for
 cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for reductions
-across rows that the library does not do, and for an update of a single position: XLA's loop stores each element
-where it was, and only when it is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
+across rows that the library does not do, for those of pairs (`argmax`) along rows of 9 to 31, and for an update of a single
+position: XLA's loop stores each element where it was, and only when it is unrolled does LLVM see that it has nothing to do.
+docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _SUMS_ROWS = frozenset((*_IN_LIBRARY, "dot_general"))
 _IN_LONG_LOOPS = ELEMENTWISE | _SUMS_ROWS | frozenset(
     "broadcast_in_dim reshape squeeze slice dynamic_slice iota empty copy bitcast_convert_type stop_gradient name".split())
 _REPEATING_ROWS = ELEMENTWISE | {"broadcast_in_dim"}
+_OF_PAIRS = ("argmax", "argmin", "reduce")
 _COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 _LOOPS = ("while", "scan")
 _FEW = 1024  # elements that are reduced in no time
@@ -50,11 +51,11 @@ _COSTLY = 6  # operations for an element that are many
 _MODULUS, _ROUNDING = 20, 6  # what the absolute value of a complex number costs, and to make a bfloat16 of a float
 _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which take turns in few vectors of a row
 _FEW_VECTORS = range(16, 101)  # elements of a row that are few vectors
-_POSITION_ROWS, _POSITION = range(9, 32), 10  # elements among which a position is found, and what each costs in a loop
 _MANY_VECTORS = range(100, 513)  # elements of rows that are unrolled as a whole, if longer loops are
 _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on repeated rows count, and sums across rows
 _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
+_PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each
 _LITTLE = 1 / 50  # of all operations, which may be slow
 _SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of one of several rows that is a long loop, and the part that a shift adds
 _SHIFTED_AGAIN = 2  # shifts of a line, each of what the one before it gives
@@ -78,11 +79,7 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         is_slow = 1 < row < _ROW and row != _EVEN_ROW and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
         if is_slow or in_loop and name in _TWO_WAYS and row in _FEW_VECTORS:
             in_short_rows += done
-        if name in ("argmax", "argmin"):
-            rows = eqn.invars[0].aval
-            if rows.ndim - 1 in eqn.params["axes"] and _row(rows) in _POSITION_ROWS:
-                in_short_rows += _POSITION * rows.size * turns
-        if is_across:
+        if is_across or _reduces_pairs(eqn):
             across_rows += eqn.invars[0].aval.size * turns
         if name == "dot_general":
             in_products += turns * _products(eqn) / _PRODUCTS
@@ -204,9 +201,28 @@ def _reduces_across_rows(eqn: Any, in_loop: bool) -> bool:
     is_by_xla = name not in _IN_LIBRARY or aval.dtype.kind not in "fV" or in_loop and aval.size < LIBRARY_REDUCTION
     if not is_by_xla or aval.size <= _FEW and not in_loop:
         return False
-    shape, axes = aval.shape, eqn.params.get("axes", eqn.params.get("dimensions"))
-    last = max((axis for axis, extent in enumerate(shape) if extent > 1), default=0)
-    return last not in axes and any(shape[axis] > 1 for axis in axes)
+    shape, axes = aval.shape, _reduced_axes(eqn)
+    return _last_axis(shape) not in axes and any(shape[axis] > 1 for axis in axes)
+
+
+def _reduces_pairs(eqn: Any) -> bool:
+    """Whether it reduces short rows by several operations for each element: values with their indices, complex products."""
+    name = eqn.primitive.name
+    if name not in _OF_PAIRS and name != "reduce_prod":
+        return False
+    aval = eqn.invars[0].aval
+    if name == "reduce_prod" and aval.dtype.kind != "c":
+        return False
+    return _row(aval) in _PAIRED_ROW and _last_axis(aval.shape) in _reduced_axes(eqn)
+
+
+def _reduced_axes(eqn: Any) -> tuple[int, ...]:
+    return eqn.params["dimensions" if eqn.primitive.name == "reduce" else "axes"]
+
+
+def _last_axis(shape: tuple[int, ...]) -> int:
+    """The last one that is longer than one element."""
+    return max((axis for axis, extent in enumerate(shape) if extent > 1), default=0)
 
 
 def _updates_one_position(eqn: Any) -> bool:

@@ -128,8 +128,8 @@ def _reduce(ctx: Any, *operands: Any, jaxpr: Any, dimensions: tuple[int, ...]) -
 
 
 # Below this many elements the one-pass form wins: it compiles in half the time, and the other saves little. So it does for
-# short rows, which XLA:CPU unrolls.
-_TWO_PASS_SIZE, _TWO_PASS_LENGTH = 1 << 15, 32
+# short rows, which LLVM unrolls (`lowering.passes.unrolling`).
+_TWO_PASS_SIZE, _TWO_PASS_LENGTH = 1 << 15, 24
 
 
 def _index_of_extreme(name: str, monoid: str, direction: str) -> None:

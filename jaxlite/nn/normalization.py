@@ -20,6 +20,12 @@ from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_in
 from jaxlite.numpy.reductions import is_name, split_axes
 
 
+def _with_axes_of(where, x):
+    """x with leading axes of size 1 for those that a mask has in addition."""
+    missing = 0 if where is None else aval_of(where).ndim - aval_of(x).ndim
+    return shaping.expand_dims(x, range(missing)) if missing > 0 else x
+
+
 @api
 def logsumexp(a, axis: Any = None, b=None, keepdims: bool = False, return_sign: bool = False, where=None):
     """log(sum(b * exp(a))) over axes, without overflow.
@@ -27,7 +33,7 @@ def logsumexp(a, axis: Any = None, b=None, keepdims: bool = False, return_sign: 
     Args:
       axis: axes of the array, and names of axes that `vmap` binds; None for all of the array.
       b: factors, broadcast to `a`; default 1.
-      where: which elements take part.
+      where: which elements take part. With more axes than `a`, the array is broadcast to it, and `axis` counts its axes.
       return_sign: give (log of the absolute value, sign) instead; else a negative sum gives NaN.
     """
     check_arrays("logsumexp", a)
@@ -37,7 +43,7 @@ def logsumexp(a, axis: Any = None, b=None, keepdims: bool = False, return_sign: 
         a = jnp.where(b != 0, a, -jnp.inf)
     else:
         (a,) = promote_inexact("logsumexp", a)
-    a = as_array(a)
+    a = _with_axes_of(where, as_array(a))
     own, names = split_axes(axis, a.ndim)
     axes = own + names
     real = a.real if dtypes.kind(a.dtype) == "c" else a
@@ -77,7 +83,7 @@ def logmeanexp(x, axis: Any = None, where=None, keepdims: bool = False):
 def softmax(x, axis: Any = -1, where=None):
     """exp(x) / sum(exp(x)) over axes. Elements left out by `where` give 0."""
     (x,) = promote_inexact("softmax", x)
-    x = as_array(x)
+    x = _with_axes_of(where, as_array(x))
     peak = jnp.max(x, axis=axis, keepdims=True, initial=-np.inf, where=where)
     if where is None:
         unnormalized = jnp.exp(x - lax.stop_gradient(peak))
@@ -92,7 +98,7 @@ def softmax(x, axis: Any = -1, where=None):
 def log_softmax(x, axis: Any = -1, where=None):
     """The logarithm of softmax, accurate where softmax is small. Elements left out by `where` give -inf."""
     (x,) = promote_inexact("log_softmax", x)
-    x = as_array(x)
+    x = _with_axes_of(where, as_array(x))
     peak = jnp.max(x, axis=axis, keepdims=True, initial=-np.inf, where=where)
     if where is not None:
         x = jnp.where(where, x, lax.stop_gradient(jnp.where(jnp.isfinite(peak), peak, 0)))

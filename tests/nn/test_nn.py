@@ -122,6 +122,16 @@ def test_softmax():
     assert nn.softmax(np.zeros((0, 3), np.float32)).shape == (0, 3)
 
 
+def test_masks_with_more_axes_than_the_array():
+    rows = np.broadcast_to(TABLE[0], TABLE.shape)
+    masked = np.where(MASK, rows, -np.inf)
+    for axis in (-1, 0, None):
+        near(nn.softmax(TABLE[0], axis, where=MASK), scipy.special.softmax(masked, axis))
+        near(nn.log_softmax(TABLE[0], axis, where=MASK), scipy.special.log_softmax(masked, axis))
+        near(nn.logsumexp(TABLE[0], axis, where=MASK), scipy.special.logsumexp(masked, axis))
+    assert nn.softmax(np.zeros((2, 1, 3), np.float32), where=MASK).shape == (2, *MASK.shape)
+
+
 def test_gradient_of_softmax(x64):
     x = TABLE[0].astype(float)
     p = scipy.special.softmax(x)

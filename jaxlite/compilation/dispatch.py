@@ -195,7 +195,7 @@ class Jitted:
             for name, box in named:
                 kwargs[name] = box.value
             outs, out_tree = flatten_outputs(fun(*args, **kwargs), debug)
-            return outs
+            return outs if options.out_shardings is None else spread().in_parts(outs, options.out_shardings, out_tree)
 
         scopes = state.scopes  # of this caller; others will have the program too
         if scopes:

@@ -21,6 +21,7 @@ from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import broadcast_prefix, tree_flatten
+from jaxlite.core.values import aval_of
 from jaxlite.devices import global_arrays, placement
 from jaxlite.devices import sharding as shardings
 from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, concrete_context, context_mesh, get_abstract_mesh
@@ -139,6 +140,24 @@ def checked(given: Any, what: str) -> tuple[Any, ...]:
             raise ValueError(f"Unconstrained dims are not allowed when passed to in_shardings: {leaf}. None leaves an argument "
                              "as it comes")
     return (*leaves, tree)
+
+
+def in_parts(outs: Sequence[Any], given: Any, out_tree: Any) -> Sequence[Any]:
+    """The results of a traced function, where `jit` asks for arrays that are still to be summed as the parts of these sums.
+
+    XLA takes each device's whole for its part, or refuses the program.
+    """
+    if not any(map(_unreduced, tree_flatten(given, is_leaf=is_place)[0])):
+        return outs
+    asked = flat_shardings(given, out_tree, "out_shardings") or ()
+    return [out if each is None or _unreduced(each) == _unreduced(getattr(aval_of(out), "layout", None)) else
+            placement.constraints().moved(out, each) for out, each in zip(outs, asked, strict=True)]
+
+
+def _unreduced(place: Any) -> frozenset[Any]:
+    """The mesh axes along which a sharding, its spec or format, or None leaves sums to be made."""
+    place = getattr(place, "sharding", place)
+    return getattr(getattr(place, "spec", place), "unreduced", frozenset())
 
 
 # --- what a call comes to ----------------------------------------------------------------------------

@@ -171,6 +171,10 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         out = jax.jit(lambda a: a * 2, out_shardings=place)(LEFT)
         assert short(jax.typeof(out)) == "f32[8@x,8]{U:y}"
         np.testing.assert_allclose(summed(out), 2 * A)
+        whole = {"a": NamedSharding(MESH, P(unreduced={"x", "y"})), "b": None}
+        out = jax.jit(lambda a: {"a": a + 1, "b": a}, out_shardings=whole)(A)  # what is the same on each device
+        assert short(jax.typeof(out["a"])) == "f32[8,8]{U:(x,y)}" and short(jax.typeof(out["b"])) == "f32[8,8]"
+        np.testing.assert_allclose(summed(out["a"]), A + 1)
         np.testing.assert_allclose(summed(jax.jit(lambda a: a + a, in_shardings=place)(SUM)), 2 * A @ B, rtol=1e-4, atol=1e-4)
         with pytest.raises(ValueError, match="Sharding passed to jit does not match the sharding on the respective arg"):
             jax.jit(lambda a: a + a, in_shardings=place)(REDUCED)

@@ -48,6 +48,7 @@ _UPDATED, _LARGE = 2048, 65536  # elements that are not updated, and not written
 _ROW, _EVEN_ROW = 16, 8  # elements that LLVM makes a vector loop of, and that fill a vector register
 _SHORTEST_ROW = 3  # elements up to which cheap operations count as well
 _COSTLY = 6  # operations for an element that are many
+_MODULUS_ROW = 6  # as for _ROW, of absolute values of complex numbers
 _MODULUS, _ROUNDING = 20, 6  # what the absolute value of a complex number costs, and to make a bfloat16 of a float
 _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which take turns in few vectors of a row
 _FEW_VECTORS = range(16, 101)  # elements of a row that are few vectors
@@ -76,7 +77,8 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         cost, row, turns = _cost(eqn), _row(out), _TURNS if in_loop else 1
         done = cost * getattr(out, "size", 1) * turns
         operations += done
-        is_slow = 1 < row < _ROW and row != _EVEN_ROW and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
+        is_short = 1 < row < (_MODULUS_ROW if _is_modulus(eqn) else _ROW) and row != _EVEN_ROW
+        is_slow = is_short and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
         if is_slow or in_loop and name in _TWO_WAYS and row in _FEW_VECTORS:
             in_short_rows += done
         if is_across or _reduces_pairs(eqn):
@@ -173,12 +175,16 @@ def equations(jaxpr: Any, in_loop: bool = False, seen: set[tuple[int, bool]] | N
 def _cost(eqn: Any) -> float:
     """The operations for an element of its result."""
     name = eqn.primitive.name
-    if name == "abs" and getattr(eqn.invars[0].aval.dtype, "kind", "") == "c":
+    if _is_modulus(eqn):
         return _MODULUS
     if name == "gather" and _gathers_rows(eqn):  # one index for a row
         return 1 + RUN_COST[name] / max(1, eqn.outvars[0].aval.shape[-1])
     is_rounded = name in ELEMENTWISE and eqn.outvars[0].aval.dtype == _BFLOAT16
     return RUN_COST.get(name, 1) + (_ROUNDING if is_rounded else 0)
+
+
+def _is_modulus(eqn: Any) -> bool:
+    return eqn.primitive.name == "abs" and eqn.invars[0].aval.dtype.kind == "c"
 
 
 def _gathers_rows(eqn: Any) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxlite.compilation.dispatch import jitted_of, make_entry_path
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import check_callable
-from jaxlite.core import source
+from jaxlite.core import config, source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
@@ -150,6 +150,8 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
         """
         try:
             run, dynamic, keywords, moved = prepared(args, kwargs)
+            if config.disable_jit.value:  # the function's Python runs each time
+                return jitted_of(run).fun(*dynamic, **keywords), None
             outs, entry = jitted_of(run).miss(*dynamic, **keywords)
         except BaseException:
             own._clear_cache()  # C++ would send this signature here for good

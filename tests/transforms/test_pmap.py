@@ -112,7 +112,12 @@ def test_eight_devices():
 
 
 def test_where_jit_is_disabled():
-    double = jax.pmap(lambda x, factor: x * factor, static_broadcasted_argnums=1)
-    with jax.disable_jit():
-        found = double(np.ones((1, 2), np.float32), 2)
-    np.testing.assert_array_equal(found, [[2, 2]])
+    factors = []
+    double = jax.pmap(lambda x, factor: factors.append(factor) or x * factor, static_broadcasted_argnums=1)
+    x = np.ones((1, 2), np.float32)
+    double(x, 2)
+    with jax.disable_jit():  # the Python of the function runs in each call
+        for _ in range(2):
+            np.testing.assert_array_equal(double(x, 2), [[2, 2]])
+    double(x, 2)
+    assert factors == [2, 2, 2]

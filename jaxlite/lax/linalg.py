@@ -901,7 +901,7 @@ def _qdwh(x, is_hermitian: bool, limit: int, eps: float) -> tuple[Any, Any, Any,
     if is_hermitian:
         u = _symmetrized("qdwh", u)
     h = _symmetrized("qdwh", product(_adjoint(u), x))
-    return u, h, count, converged(lower, change)
+    return u, h, shaping.convert(count, None, True), converged(lower, change)  # weak, as in JAX
 
 
 def _identity(size: int, dtype):

@@ -243,7 +243,7 @@ def _mean(leaf, axes: tuple[int, ...]):
 
 def _inexact(leaf):
     if dtypes.kind(aval_of(leaf).dtype) in "biu":
-        return shaping.convert(leaf, dtypes.canonicalize_dtype(np.dtype("float64")), False)
+        return shaping.convert(leaf, dtypes.canonicalize_dtype(np.dtype("float64")), aval_of(leaf).weak_type)
     return leaf
 
 
@@ -285,9 +285,9 @@ def pmean(x, axis_name, *, axis_index_groups=None):
         if isinstance(leaf, (int, float, complex)):
             return leaf * size / size  # a bool or an int gives a float
         total = _inexact(_reduce(psum_p, _countable(leaf), names, axis_index_groups))
-        dtype, shape = aval_of(total).dtype, aval_of(total).shape
-        return elementwise.div(total, np.asarray(size).astype(dtype)[()] if isinstance(size, int) else
-                               shaping.broadcast(shaping.convert(size, dtype, False), shape))
+        aval = aval_of(total)
+        count = shaping.convert(size, aval.dtype, aval.weak_type)
+        return elementwise.div(total, count if isinstance(size, int) else shaping.broadcast(count, aval.shape))
 
     return tree_map(one, x)
 

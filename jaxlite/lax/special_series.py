@@ -28,7 +28,7 @@ from jaxlite.lax import special
 from jaxlite.lax.control_flow.while_loop import while_loop
 from jaxlite.lax.elementwise import FLOATS, nary, unary
 from jaxlite.lax.reductions import reduce_or
-from jaxlite.lax.shaping import convert_element_type, full_like
+from jaxlite.lax.shaping import convert, convert_element_type, full_like
 from jaxlite.traces.decompose import decomposes
 
 igamma_p = nary("igamma", FLOATS)
@@ -66,6 +66,8 @@ def random_gamma_grad(a, x):
 
     This is -igamma_grad_a(a, x) over the density at x, computed without dividing small numbers.
     """
+    if aval_of(a).shape:  # strong, as in JAX
+        a = convert(a, None, False)
     return random_gamma_grad_p.bind(a, x)
 
 

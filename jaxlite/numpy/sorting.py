@@ -180,7 +180,7 @@ def partition(a, kth: int, axis: int = -1):
 @partial(custom_jvp, nondiff_argnums=(1, 2))
 def _partition(a, kth: int, axis: int):
     ordered = _turned(lax.sort(_as_integers(a), dimension=axis), kth, axis)
-    return _as_floats(ordered, a.dtype)
+    return shaping.convert(_as_floats(ordered, a.dtype), None, aval_of(a).weak_type)
 
 
 @_partition.defjvp
@@ -228,7 +228,7 @@ def _top_k(a, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
         raise ValueError(f"k argument to top_k must be between 0 and the size along axis; got {k=} with {shape=} and {axis=}")
     ordered = lax.sort((a, shaping.broadcasted_iota(dtypes.int32, shape, axis)), dimension=axis, num_keys=1)
     values, positions = (lax.slice_in_dim(each, 0, k, axis=axis) for each in ordered)
-    return values, positions
+    return values, shaping.convert(positions, None, aval_of(values).weak_type)
 
 
 @api

@@ -151,7 +151,7 @@ KNOWN: list[tuple[str, str, str]] = [
     (r"loggamma\(", "value of nan", "docs/sharp_edges.md: inf at 0, as in SciPy"),
     (r"(pull|push|vjp|jvp|jac|grad).*unique\w*\(", "value", "docs/sharp_edges.md: the derivative of unique"),
     (r"special\.beta\(.*b?float16", "value", "docs/sharp_edges.md: computed in 32 bits, where JAX rounds each step"),
-    (r"(gmres|cg|bicgstab|lstsq|detrend|argpartition|qdwh)\(", "weak type", "docs/sharp_edges.md: solvers are strong"),
+    (r"(gmres|cg|bicgstab|lstsq|detrend|argpartition)\(", "weak type", "docs/sharp_edges.md: solvers are strong"),
     (r"^jax\.make_jaxpr\(lambda x: jnp\.where\(x>0,x,0\)", "primitives", "numbers are converted while tracing"),
 ]
 

@@ -11,6 +11,8 @@ import pytest
 import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
+from jaxlite.scipy import stats as jstats
+from lowering.xla import VERSION
 
 KINDS = ["bool", "uint8", "int32", "float16", "float32", "complex64"]
 
@@ -247,7 +249,7 @@ def test_weak_types_of_what_integers_become():
 
 def test_functions_of_numbers_whose_results_do_not_yield():
     special, stats = jax.scipy.special, jax.scipy.stats
-    for f in (jnp.angle, special.ndtr, special.ndtri, special.log_ndtr, special.erfcx, special.spence, stats.uniform.cdf,
+    for f in (jnp.angle, special.ndtr, special.ndtri, special.log_ndtr, special.erfcx, special.spence,
               stats.norm.cdf, stats.norm.ppf):
         assert not jax.eval_shape(f, 0.5).weak_type, f
     for f in (special.erfc, special.expit, stats.norm.pdf, stats.uniform.pdf, stats.logistic.cdf):
@@ -320,7 +322,7 @@ def test_keys_are_no_numbers_of_special_functions():
 
 def test_weak_types_of_special_functions():
     special, linalg, stats = jax.scipy.special, jax.scipy.linalg, jax.scipy.stats
-    for f in (special.ndtr, special.ndtri, special.log_ndtr, special.spence, special.erfcx, stats.norm.isf, stats.uniform.cdf,
+    for f in (special.ndtr, special.ndtri, special.log_ndtr, special.spence, special.erfcx, stats.norm.isf,
               lambda x: linalg.block_diag(x, 2), linalg.toeplitz, lambda x: jnp.unique(x, size=2, fill_value=3)):
         assert not jax.eval_shape(f, 0.25).weak_type, f
     counts, mass = jnp.arange(2), (stats.bernoulli.pmf, stats.geom.logpmf, stats.bernoulli.cdf, stats.poisson.cdf)
@@ -417,3 +419,16 @@ def test_constants_of_formulas_have_the_dtype_of_arrays():
         assert jax.eval_shape(function, jnp.full((2, 2), 0.5)).weak_type
     product = jax.eval_shape(lambda x: jnp.dot(x, x, preferred_element_type=jnp.float32), jnp.full((2, 2), 1))
     assert product.dtype == jnp.float32 and not product.weak_type
+
+
+def test_weak_types_that_follow_the_argument():
+    weak, strong = lax.full((3,), 1.5), np.full(3, 1.5, np.float32)
+    mean = lambda x: jax.vmap(lambda x: lax.pmean(x, "i"), axis_name="i")(x)
+    for function in (lambda x: jnp.partition(x, 1), lambda x: jnp.top_k(x, 2, mode="smallest"), mean):
+        assert all(out.weak_type for out in jax.tree.leaves(function(weak)))
+        assert not any(out.weak_type for out in jax.tree.leaves(function(strong)))
+    assert mean(lax.full((3,), 2)).weak_type and not mean(np.full(3, 2)).weak_type
+    assert jstats.uniform.cdf(weak).weak_type == (VERSION >= (0, 12)) and not jstats.uniform.cdf(strong).weak_type
+    for function in (lambda x: lax.polynomial(x, [1.0, np.float32(2)]), lambda x: lax.random_gamma_grad(x, x)):
+        assert function(jnp.asarray(1.5)).weak_type and not function(weak).weak_type
+    assert not jstats.mode(jnp.asarray(1j)).mode.weak_type and lax.linalg.qdwh(jnp.eye(2))[2].weak_type

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as ew
 from jaxlite.lax import shaping
@@ -21,7 +22,9 @@ def polynomial(x, coeffs: Sequence[Any], *, unroll: int | None = None):
     >>> polynomial(3.0, [1.0, 5.0, 2.0])
     Array(34., dtype=float32, weak_type=True)
     """
-    terms = [shaping.convert(each, aval_of(x).dtype) for each in coeffs]
+    aval = aval_of(x)
+    terms = [shaping.convert(each, aval.dtype, aval.weak_type and not aval.shape and not isinstance(each, Tracer)
+                             and not aval_of(each).shape) for each in coeffs]  # the weak types of JAX
     start = shaping.full_like(x, 0)
     if len(terms) <= (8 if unroll is None else unroll):
         for term in terms[::-1]:

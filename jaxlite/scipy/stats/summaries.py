@@ -9,6 +9,7 @@ import numpy as np
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, broadcasts_inside, check_arrays
 from jaxlite.scipy.arguments import floats
 
@@ -59,6 +60,8 @@ def mode(a, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool 
     if keepdims:
         expand = tuple(range(rank)) if axis is None else axis
         value, count = jnp.expand_dims(value, expand), jnp.expand_dims(count, expand)
+    if jnp.iscomplexobj(value):  # strong, as in JAX
+        value = shaping.convert(value, None, False)
     return ModeResult(value, count)
 
 

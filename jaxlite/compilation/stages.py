@@ -116,13 +116,13 @@ class _Stage:
         return self._out_structs(self._with_layouts([getattr(aval, "layout", None) if wanted is None else wanted
                                                      for wanted, aval in zip(given, program.closed.out_avals, strict=True)]))
 
-    def _with_layouts(self, given: list[Any], found: Sequence[Any] | None = None) -> list[Any]:
-        """Shardings together with the layouts that `jit` was given, or that were `found` for them."""
+    def _with_layouts(self, given: list[Any]) -> list[Any]:
+        """Shardings together with the layouts that `jit` was given for them."""
         asked = self._program.out_layouts
         if asked is None:
             return given
         return [sharding if layout is None or layout.is_auto or sharding is None else shardings().Format(layout, sharding)
-                for sharding, layout in zip(given, found or asked, strict=True)]
+                for sharding, layout in zip(given, asked, strict=True)]
 
     def _out_structs(self, shardings: Sequence[Any] | None = None) -> Any:
         avals = self._program.closed.out_avals
@@ -333,10 +333,9 @@ class Compiled(_Stage):
 
     @property
     def out_info(self) -> Any:
-        """A `ShapeDtypeStruct` with its sharding for each leaf of the result."""
-        return self._out_structs(self._with_layouts(self._out_shardings(), self._layouts().results
-                                                    if self._program.out_layouts else None))
-
+        """A `ShapeDtypeStruct` with its layout and sharding for each leaf of the result."""
+        return self._out_structs([sharding if layout is None else shardings().Format(layout, sharding) for layout, sharding in
+                                  zip(self._layouts().results, self._out_shardings(), strict=True)])
 
 
 def _call_path(program: Program, executable: execution.Executable) -> Any:

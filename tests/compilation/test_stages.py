@@ -159,6 +159,7 @@ def test_shardings(compiled):
     assert a.device_set == {device} == kwargs["out"][0].device_set
     assert compiled.output_shardings["out"].device_set == {device}
     assert compiled.out_info["out"].sharding.device_set == {device}
+    assert compiled.out_info["out"].format == compiled.output_formats["out"]
 
 
 def test_lowering_for_another_platform(traced):

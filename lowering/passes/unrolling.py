@@ -12,11 +12,11 @@ A row that is read with its elements shifted by a few, padded or rotated, is a l
 vectorizes it if it may unroll twice its code (it peels off these turns), which takes a higher limit: SHIFTED_LOOPS. Where a
 line is shifted, and what is computed of it again, in one kernel, this code is long, and XLA's limit is needed.
 
-SHORT_LOOPS does not do for costly functions in rows of fewer than 16 elements, which are too much code for this limit, for
-cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for reductions
-across rows that the library does not do, for those of pairs (`argmax`) along rows of 9 to 31, and for an update of a single
-position: XLA's loop stores each element where it was, and only when it is unrolled does LLVM see that it has nothing to do.
-docs/fusion.md has the measurements.
+SHORT_LOOPS does not do for costly functions in rows of 2 to 6 elements, and those of two computations in some longer ones,
+which are too much code for this limit, for cheap ones that compute each row of a few hundred elements with the same row, in a
+loop, where memory is near, for reductions across rows that the library does not do, for those of pairs (`argmax`) along rows
+of 9 to 31, and for an update of a single position: XLA's loop stores each element where it was, and only when it is unrolled
+does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatt
 _LOOPS = ("while", "scan")
 _FEW = 1024  # elements that are reduced in no time
 _UPDATED, _LARGE = 2048, 65536  # elements that are not updated, and not written, in no time
-_ROW, _EVEN_ROW = 16, 8  # elements that LLVM makes a vector loop of, and that fill a vector register
-_SHORTEST_ROW = 3  # elements up to which cheap operations count as well
+_ROW = 16  # elements that LLVM makes a vector loop of
+_SHORT_ROWS, _SHORTEST_ROW = range(2, 7), 3  # elements, and those up to which cheap operations count as well
 _COSTLY = 6  # operations for an element that are many
-_MODULUS_ROW = 6  # as for _ROW, of absolute values of complex numbers
 _MODULUS, _ROUNDING = 20, 6  # what the absolute value of a complex number costs, and to make a bfloat16 of a float
 _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which take turns in few vectors of a row
+_TWO_WAY_ROWS = (10, 11, 13, 14, 15)  # elements of a row, for these functions
 _FEW_VECTORS = range(16, 101)  # elements of a row that are few vectors
 _MANY_VECTORS = range(100, 513)  # elements of rows that are unrolled as a whole, if longer loops are
 _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on repeated rows count, and sums across rows
@@ -77,9 +77,8 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         cost, row, turns = _cost(eqn), _row(out), _TURNS if in_loop else 1
         done = cost * getattr(out, "size", 1) * turns
         operations += done
-        is_short = 1 < row < (_MODULUS_ROW if _is_modulus(eqn) else _ROW) and row != _EVEN_ROW
-        is_slow = is_short and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
-        if is_slow or in_loop and name in _TWO_WAYS and row in _FEW_VECTORS:
+        is_slow = row in _SHORT_ROWS and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
+        if is_slow or name in _TWO_WAYS and (row in _TWO_WAY_ROWS or in_loop and row in _FEW_VECTORS):
             in_short_rows += done
         if is_across or _reduces_pairs(eqn):
             across_rows += eqn.invars[0].aval.size * turns
@@ -175,16 +174,12 @@ def equations(jaxpr: Any, in_loop: bool = False, seen: set[tuple[int, bool]] | N
 def _cost(eqn: Any) -> float:
     """The operations for an element of its result."""
     name = eqn.primitive.name
-    if _is_modulus(eqn):
+    if name == "abs" and getattr(eqn.invars[0].aval.dtype, "kind", "") == "c":
         return _MODULUS
     if name == "gather" and _gathers_rows(eqn):  # one index for a row
         return 1 + RUN_COST[name] / max(1, eqn.outvars[0].aval.shape[-1])
     is_rounded = name in ELEMENTWISE and eqn.outvars[0].aval.dtype == _BFLOAT16
     return RUN_COST.get(name, 1) + (_ROUNDING if is_rounded else 0)
-
-
-def _is_modulus(eqn: Any) -> bool:
-    return eqn.primitive.name == "abs" and eqn.invars[0].aval.dtype.kind == "c"
 
 
 def _gathers_rows(eqn: Any) -> bool:

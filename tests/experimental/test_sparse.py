@@ -79,6 +79,21 @@ def test_two_sparse_operands_and_duplicates():
     check(sparse.bcoo_dynamic_slice(m, (1, 3), (2, 4)), D[1:3, 1:5])
 
 
+def test_indices_that_a_batch_shares_stay_shared():
+    data, shared = jnp.array([[0.0, 1, 2], [3, 4, 5]]), jnp.array([[[2], [0], [2]]])
+    m = BCOO((data, shared), shape=(2, 4))
+    dense = [[1, 0, 2, 0], [4, 0, 8, 0]]
+    for made, indices in ((m.sum_duplicates(), [0, 2]), (m.sort_indices(), [0, 2, 2]), (m.sum_duplicates(nse=4), [0, 2, 4, 4]),
+                          (jax.jit(lambda m: m.sum_duplicates(nse=3))(m), [0, 2, 4])):
+        assert made.indices[..., 0].tolist() == [indices]
+        check(made, dense)
+    check(BCOO((data[:1], shared), shape=(2, 4)).sum_duplicates(), dense[:1] * 2)
+    check(BCOO((data[:1], jnp.concatenate([shared, 3 - shared])), shape=(2, 4)).sum_duplicates(), [dense[0], [0, 2, 0, 1]])
+    zero = BCOO((data.at[:, 2].set(0), shared), shape=(2, 4)).sum_duplicates()  # one element is zero in all of the batch
+    assert zero.indices.tolist() == [[[0], [2]]]
+    check(zero, [[1, 0, 0, 0], [4, 0, 3, 0]])
+
+
 def test_transformations():
     batch = BCOO.fromdense(E, n_batch=1)
     check(jax.vmap(lambda m: m @ jnp.ones(5))(batch), E.sum(-1))

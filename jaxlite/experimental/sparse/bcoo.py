@@ -248,6 +248,21 @@ def _full(mat: BCOO) -> tuple[Any, Any]:
             jnp.broadcast_to(mat.indices, (*batch, mat.nse, mat.n_sparse)))
 
 
+def _common(mat: BCOO) -> tuple[Any, Any]:
+    """Data and indices with batch axes of one size: 1 where all of the batch shares both."""
+    data, indices, count = mat.data, mat.indices, mat.n_batch
+    batch = lax.broadcast_shapes(data.shape[:count], indices.shape[:count])
+    return jnp.broadcast_to(data, (*batch, *data.shape[count:])), jnp.broadcast_to(indices, (*batch, *indices.shape[count:]))
+
+
+def _shared_as(mat: BCOO, indices):
+    """Indices of which the batch shares one copy where it does in an array."""
+    for axis, size in enumerate(mat.indices.shape[:mat.n_batch]):
+        if size == 1:
+            indices = lax.slice_in_dim(indices, 0, 1, axis=axis)
+    return indices
+
+
 def _over_batch(function: Callable, count: int) -> Callable:
     for _ in range(count):
         function = vmap(function)
@@ -377,13 +392,14 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
 @sparse_primitive("bcoo_sort_indices", multiple_results=True)
 def bcoo_sort_indices_p(data, indices, *, spinfo: SparseInfo) -> list[Any]:
     mat = _bcoo(data, indices, spinfo)
-    data, indices = _full(mat)
+    data, indices = _common(mat)
 
     def one(data, indices) -> tuple[Any, Any]:
         order = jnp.lexsort(_columns(indices)[::-1]) if indices.shape[-1] else jnp.arange(indices.shape[0])
         return data[order], indices[order]
 
-    return list(_over_batch(one, mat.n_batch)(data, indices))
+    data, indices = _over_batch(one, mat.n_batch)(data, indices)
+    return [data, _shared_as(mat, indices)]
 
 
 def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
@@ -405,7 +421,7 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
 @sparse_primitive("bcoo_sum_duplicates", multiple_results=True)
 def bcoo_sum_duplicates_p(data, indices, *, spinfo: SparseInfo, nse: int) -> list[Any]:
     mat = _bcoo(data, indices, spinfo)
-    data, indices = _full(mat)
+    data, indices = _common(mat)
     sparse = _parts(mat)[1]
     ends = _ends(sparse, indices.dtype)
 
@@ -425,7 +441,7 @@ def bcoo_sum_duplicates_p(data, indices, *, spinfo: SparseInfo, nse: int) -> lis
         return jnp.where(inside.reshape(-1, *[1] * (sums.ndim - 1)), sums, 0), places
 
     data, indices = _over_batch(distinct, mat.n_batch)(data, indices)
-    axis = mat.n_batch
+    indices, axis = _shared_as(mat, indices), mat.n_batch
     grow = nse - data.shape[axis]
     if grow > 0:
         data = jnp.concatenate([data, jnp.zeros((*data.shape[:axis], grow, *data.shape[axis + 1:]), data.dtype)], axis)
@@ -435,10 +451,13 @@ def bcoo_sum_duplicates_p(data, indices, *, spinfo: SparseInfo, nse: int) -> lis
 
 def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     """Without the places whose elements are zero, each of the others once, in order; `nse` as for `bcoo_sum_duplicates`."""
-    data, indices = _full(mat)
+    data, indices = _common(mat)
     zero = ~(data != 0).reshape(*indices.shape[:-1], -1).any(-1)
+    shared = tuple(axis for axis, size in enumerate(mat.indices.shape[:mat.n_batch]) if size == 1)
+    zero = zero.all(shared, keepdims=True) if shared else zero
     outside = jnp.array(_parts(mat)[1], indices.dtype)
-    return bcoo_sum_duplicates(BCOO((data, jnp.where(zero[..., None], outside, indices)), shape=mat.shape), nse)
+    indices = jnp.where(zero[..., None], outside, _shared_as(mat, indices))
+    return bcoo_sum_duplicates(BCOO((data, indices), shape=mat.shape), nse)
 
 
 def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | None = None,

@@ -199,6 +199,8 @@ def _reduces_across_rows(eqn: Any, in_loop: bool) -> bool:
     if name not in REDUCTIONS and name != "reduce":
         return False
     aval = eqn.invars[0].aval
+    if _is_of_library_reductions(eqn):
+        return False
     is_by_xla = name not in _IN_LIBRARY or aval.dtype.kind not in "fV" or in_loop and aval.size < LIBRARY_REDUCTION
     if not is_by_xla or aval.size <= _FEW and not in_loop:
         return False
@@ -212,9 +214,18 @@ def _reduces_pairs(eqn: Any) -> bool:
     if name not in _OF_PAIRS and name != "reduce_prod":
         return False
     aval = eqn.invars[0].aval
-    if name == "reduce_prod" and aval.dtype.kind != "c":
+    if name == "reduce_prod" and aval.dtype.kind != "c" or _is_of_library_reductions(eqn):
         return False
     return _row(aval) in _PAIRED_ROW and _last_axis(aval.shape) in _reduced_axes(eqn)
+
+
+def _is_of_library_reductions(eqn: Any) -> bool:
+    """Whether it is `argmax` or `argmin` of floats that is two reductions, which the library does."""
+    if eqn.primitive.name not in ("argmax", "argmin") or eqn.invars[0].aval.dtype.kind not in "fV":
+        return False
+    from lowering.rules.reductions import takes_two_passes  # loaded with the program's own rules
+
+    return takes_two_passes(eqn.invars[0].aval, eqn.params["axes"][0])
 
 
 def _reduced_axes(eqn: Any) -> tuple[int, ...]:

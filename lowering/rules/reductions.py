@@ -132,14 +132,18 @@ def _reduce(ctx: Any, *operands: Any, jaxpr: Any, dimensions: tuple[int, ...]) -
 _TWO_PASS_SIZE, _TWO_PASS_LENGTH = 1 << 15, 24
 
 
+def takes_two_passes(aval: Any, axis: int) -> bool:
+    """Whether on the CPU an index of the extreme along an axis is found by two reductions."""
+    return type(aval.size) is int and aval.size >= _TWO_PASS_SIZE and aval.shape[axis] >= _TWO_PASS_LENGTH
+
+
 def _index_of_extreme(name: str, monoid: str, direction: str) -> None:
     @lowers(name)
     def rule(ctx: Any, x: Any, *, axes: tuple[int, ...], index_dtype: Any) -> Any:
         (aval,), out = ctx.avals_in, ctx.aval_out
         # The index is computed as int32 for every dtype: a narrow one would wrap, and break ties wrongly.
         wide = np.dtype(np.int64 if type(size := aval.shape[axes[0]]) is int and size > np.iinfo(np.int32).max else np.int32)
-        is_large = type(aval.size) is int and aval.size >= _TWO_PASS_SIZE and aval.shape[axes[0]] >= _TWO_PASS_LENGTH
-        find = _two_passes if is_large and ctx.platform == "cpu" else _one_pass
+        find = _two_passes if takes_two_passes(aval, axes[0]) and ctx.platform == "cpu" else _one_pass
         index = find(ctx, x, aval, axes[0], monoid, direction, wide)
         return index if wide == index_dtype else ctx.convert(index, out.shape, out.dtype)
 

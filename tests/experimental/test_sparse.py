@@ -79,6 +79,20 @@ def test_two_sparse_operands_and_duplicates():
     check(sparse.bcoo_dynamic_slice(m, (1, 3), (2, 4)), D[1:3, 1:5])
 
 
+@pytest.mark.parametrize(("layout", "shape", "places", "expected"), [
+    ({}, (2, 3, 4), (1, 2), (1, 0)), ({}, (3, 1, 4), (0, 2), (0, 0)), ({}, (3, 4, 1), (0, 1), (0, 0)),
+    ({"n_batch": 1}, (3, 2, 4), (0, 2), (2, 0)), ({"n_batch": 1}, (1, 3, 4, 1), (1, 2), (2, 0)),
+    ({"n_dense": 1}, (2, 3, 4, 5), (1, 2), (1, 2)), ({"n_dense": 1}, (3, 1, 4), (0, 2), (0, 1)),
+    ({"n_batch": 2}, (3, 4, 2), (0, 1), (3, 0)), ({}, (3, 2, 4), (0, 2), (0, 0)),
+])
+def test_new_axes_are_of_the_kind_of_their_neighbours(layout, shape, places, expected):
+    """Before the sparse ones they are batch axes, behind the first dense one dense."""
+    dense = np.arange(12.0, dtype=np.float32).reshape(3, 4) % 5
+    wide = sparse.bcoo_broadcast_in_dim(BCOO.fromdense(dense, **layout), shape=shape, broadcast_dimensions=places)
+    assert (wide.n_batch, wide.n_dense) == expected
+    check(wide, jax.lax.broadcast_in_dim(dense, shape, places))
+
+
 def test_indices_that_a_batch_shares_stay_shared():
     data, shared = jnp.array([[0.0, 1, 2], [3, 4, 5]]), jnp.array([[[2], [0], [2]]])
     m = BCOO((data, shared), shape=(2, 4))

@@ -617,11 +617,28 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
 
 def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
                           sharding=None) -> BCOO:
-    """In a larger shape: axis i goes to `broadcast_dimensions[i]`, the others repeat the array. All axes become sparse but
-    leading new ones, which are batch axes."""
+    """In a larger shape: axis i goes to `broadcast_dimensions[i]`, the others repeat the array.
+
+    New axes before the sparse ones are batch axes, those behind the first dense one are dense. Where a sparse axis repeats
+    the array, all axes become sparse.
+    """
     shape, places = tuple(shape), tuple(broadcast_dimensions)
     if len(places) != mat.ndim:
         raise ValueError(f"bcoo_broadcast_in_dim: {places} for an array with {mat.ndim} axes")
+    count, behind = mat.n_batch, mat.n_batch + mat.n_sparse
+    n_batch = places[count] if count < mat.ndim else len(shape)
+    first_dense = places[behind] if behind < mat.ndim else len(shape)
+    if all(mat.shape[places.index(axis)] == shape[axis] if axis in places else shape[axis] == 1
+           for axis in range(n_batch, first_dense)):
+        batch, dense = shape[:n_batch], shape[first_dense:]
+        moved = (*places[:count], n_batch)
+        data = lax.broadcast_in_dim(mat.data, (*batch, mat.nse, *dense), (
+            *moved, *(place - first_dense + n_batch + 1 for place in places[behind:])))
+        indices = lax.broadcast_in_dim(mat.indices, (*batch, mat.nse, mat.n_sparse), (*moved, n_batch + 1))
+        none = jnp.zeros_like(indices, shape=(*batch, mat.nse))
+        columns = [indices[..., places.index(axis) - count] if axis in places else none for axis in range(n_batch, first_dense)]
+        indices = jnp.stack(columns, -1) if columns else indices
+        return BCOO((data, indices), shape=shape, unique_indices=mat.unique_indices)
     mat = _flat(mat)
     data, indices = mat.data, mat.indices
     repeated = [axis for axis, size in enumerate(shape) if axis not in places or mat.shape[places.index(axis)] != size]

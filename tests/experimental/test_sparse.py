@@ -334,3 +334,9 @@ def test_rules_of_a_library_for_compressed_rows():
     finally:
         del transform.sparse_rules_bcsr[double_p]
     assert lax.sin_p in transform.sparse_rules_bcsr and lax.cos_p not in transform.sparse_rules_bcsr
+
+
+def test_keyword_arguments_of_sparsified_functions():
+    m = BCOO.fromdense(D)
+    check(sparse.sparsify(jnp.expand_dims)(m, axis=1), D[:, None])
+    check(sparse.sparsify(lambda x, *, y, factor: (x + y) * factor)(m, y=m, factor=2.0), 4 * D)

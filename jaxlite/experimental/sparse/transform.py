@@ -52,7 +52,11 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
 
     @functools.wraps(f)
     def wrapped(*args, **kwargs):
-        leaves, tree = tree_flatten((args, kwargs), is_leaf=is_sparse)
+        # Other keyword arguments keep their values: `axis=0`.
+        sparse = {name: value for name, value in kwargs.items()
+                  if any(map(is_sparse, tree_flatten(value, is_leaf=is_sparse)[0]))}
+        fun = functools.partial(f, **{name: value for name, value in kwargs.items() if name not in sparse})
+        leaves, tree = tree_flatten((args, sparse), is_leaf=is_sparse)
         leaves = list(map(_batched, leaves))
         stand_ins = [ShapeDtypeStruct(leaf.shape, leaf.dtype) if is_sparse(leaf) else leaf for leaf in leaves]
         out_tree: Any = None
@@ -60,7 +64,7 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
         def flat(*values) -> list[Any]:
             nonlocal out_tree
             args, kwargs = tree_unflatten(tree, values)
-            outs, out_tree = tree_flatten(f(*args, **kwargs))
+            outs, out_tree = tree_flatten(fun(*args, **kwargs))
             return outs
 
         closed = make_jaxpr(flat)(*stand_ins)

@@ -62,7 +62,7 @@ FUSIBLE = REDUCTIONS | _VIEWS | frozenset(
     "shift_right_arithmetic eq ne lt le gt ge eq_to le_to lt_to complex add_any select_n clamp mulhi pad concatenate stack "
     "dynamic_slice dynamic_update_slice gather".split())
 # XLA computes these once where several kernels read them.
-_COSTLY = REDUCTIONS | frozenset(
+COSTLY = REDUCTIONS | frozenset(
     "tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt erf div rem pow atan2 sinh cosh "
     "asin acos atan asinh acosh atanh gather pad".split())
 # They give other elements of their operands, or more of them.
@@ -123,7 +123,7 @@ class _Value:
                 name in ("concatenate", "stack") and len(operands) > _MANY_PARTS):
             self.is_loop = False
         is_scaling = name == "div" and hasattr(eqn.invars[1], "val")
-        self.is_costly = name in _COSTLY and not is_scaling
+        self.is_costly = name in COSTLY and not is_scaling
         self.weight = _WEIGHT.get(name, 1) if operands or name not in _VIEWS else 0
         self.run = 1 if is_scaling else _HASH if name == "random_bits" else RUN_COST.get(name, 1)
         # XLA fuses what reads more than it writes into all readers or into none.

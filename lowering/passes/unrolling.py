@@ -5,18 +5,19 @@ reduction over a few elements, a row of three, a turn that differs from the othe
 which LLVM vectorizes only once the inner one is gone. So LLVM gets a lower limit for what an unrolled loop may cost, and it
 vectorizes rows of eight elements, which it leaves alone otherwise if it has to ask first whether arrays overlap.
 
-Programs that only compute arrays with long rows, sum them up and multiply matrices have no such loops: LLVM unrolls none of
-theirs, and does without its reduction of addresses, which pays for moves of short rows alone.
+Programs that only compute arrays with long rows, join and sum them up and multiply matrices have no such loops: LLVM unrolls
+none of theirs, and does without its reduction of addresses, which pays for moves of short rows alone.
 
 A row that is read with its elements shifted by a few, padded or rotated, is a loop whose first and last turns differ. LLVM
 vectorizes it if it may unroll twice its code (it peels off these turns), which takes a higher limit: SHIFTED_LOOPS. Where a
 line is shifted, and what is computed of it again, in one kernel, this code is long, and XLA's limit is needed.
 
 SHORT_LOOPS does not do for costly functions in rows of 2 to 6 elements, and those of two computations in some longer ones,
-which are too much code for this limit, for cheap ones that compute each row of a few hundred elements with the same row, in a
-loop, where memory is near, for reductions across rows that the library does not do, for those of pairs (`argmax`) along rows
-of 9 to 31, and for an update of a single position: XLA's loop stores each element where it was, and only when it is unrolled
-does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
+which are too much code for this limit, for a sine of a short row that is computed again for each of many rows (LLVM sees that
+if it unrolls the row as a whole), for cheap ones that compute each row of a few hundred elements with the same row, in a loop,
+where memory is near, for reductions across rows that the library does not do, for those of pairs (`argmax`) along rows of 9 to
+31, and for an update of a single position: XLA's loop stores each element where it was, and only when it is unrolled does LLVM
+see that it has nothing to do. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from lowering.passes.fusion import ELEMENTWISE, FUSIBLE, LIBRARY_REDUCTION, REDUCTIONS, RUN_COST, bodies, call_body
+from lowering.passes.fusion import COSTLY, ELEMENTWISE, FUSIBLE, LIBRARY_REDUCTION, REDUCTIONS, RUN_COST, bodies, call_body
 
 SHORT_LOOPS = ("--unroll-threshold=75", "--vectorizer-min-trip-count=8")
 SHIFTED_LOOPS = ("--unroll-threshold=150", "--vectorizer-min-trip-count=8")
@@ -38,7 +39,9 @@ _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _SUMS_ROWS = frozenset((*_IN_LIBRARY, "dot_general"))
 _IN_LONG_LOOPS = ELEMENTWISE | _SUMS_ROWS | frozenset(
-    "broadcast_in_dim reshape squeeze slice dynamic_slice iota empty copy bitcast_convert_type stop_gradient name".split())
+    "broadcast_in_dim reshape squeeze slice dynamic_slice concatenate stack iota empty copy bitcast_convert_type stop_gradient "
+    "name".split())
+_JOINING = {"concatenate": "dimension", "stack": "axis"}  # and the parameter that says where
 _REPEATING_ROWS = ELEMENTWISE | {"broadcast_in_dim"}
 _OF_PAIRS = ("argmax", "argmin", "reduce")
 _COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
@@ -53,6 +56,7 @@ _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which 
 _TWO_WAY_ROWS = (10, 11, 13, 14, 15)  # elements of a row, for these functions
 _FEW_VECTORS = range(16, 101)  # elements of a row that are few vectors
 _MANY_VECTORS = range(100, 513)  # elements of rows that are unrolled as a whole, if longer loops are
+_WHOLE_ROW, _REPEATED_WORK = range(16, 65), 32  # elements of a row that is unrolled as a whole, and what one costs: a sine
 _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on repeated rows count, and sums across rows
 _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
@@ -67,6 +71,7 @@ _TURNS = 16  # of a loop, where it is not known
 def options(jaxpr: Any) -> tuple[str, ...]:
     """Flags of XLA and LLVM for a program, and for the programs in its equations: none, or one of the three lists above."""
     operations = in_short_rows = in_products = in_equal_rows = across_rows = shifted = not_long = 0.0
+    turned, work = _turned_rows(jaxpr, {}), dict[Any, float]()
     for eqn, in_loop in equations(jaxpr):
         is_across = _reduces_across_rows(eqn, in_loop)
         if _updates_one_position(eqn) or is_across and not in_loop:
@@ -74,7 +79,7 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         if not eqn.outvars or call_body(eqn) is not None or bodies(eqn):
             continue
         name, out = eqn.primitive.name, eqn.outvars[0].aval
-        cost, row, turns = _cost(eqn), _row(out), _TURNS if in_loop else 1
+        cost, row, turns = _cost(eqn), turned.get(eqn.outvars[0], _row(out)), _TURNS if in_loop else 1
         done = cost * getattr(out, "size", 1) * turns
         operations += done
         is_slow = row in _SHORT_ROWS and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
@@ -87,6 +92,7 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         if in_loop and _repeats_rows(eqn):
             not_long += out.size * turns * _REPEATING
             in_equal_rows += out.size * turns if row in _MANY_VECTORS else 0
+        in_equal_rows += turns * _repeated_work(eqn, cost, work)
         if _shifts(eqn):
             shifted += done
         if not _is_long(eqn, in_loop):
@@ -108,6 +114,8 @@ def _is_long(eqn: Any, in_loop: bool) -> bool:
         return False
     if name == "dot_general":
         return bool(eqn.params["dimension_numbers"][0][0])
+    if name in _JOINING:
+        return bool(eqn.params[_JOINING[name]] < _last_axis(avals[-1].shape))
     return name not in _SUMS_ROWS or avals[0].dtype.kind == "f" and not in_loop
 
 
@@ -148,6 +156,40 @@ def _repeats_rows(eqn: Any) -> bool:
         return not eqn.params["dimension_numbers"][0][0]
     return eqn.primitive.name in _REPEATING_ROWS and any(
         0 < atom.aval.ndim and 1 < atom.aval.shape[-1] == out.shape[-1] and atom.aval.size < out.size for atom in eqn.invars)
+
+
+def _repeated_work(eqn: Any, cost: float, work: dict[Any, float]) -> float:
+    """The operations for a costly row that an equation repeats for each of many; `work` has those for an element of each row.
+
+    LLVM does them once if it unrolls the row as a whole.
+    """
+    out = eqn.outvars[0].aval
+    if eqn.primitive.name not in _REPEATING_ROWS or not out.shape:
+        return 0.0
+    before = [0.0 if hasattr(atom, "val") else work.get(atom, 0.0) for atom in eqn.invars]
+    if out.size == out.shape[-1] in _WHOLE_ROW:
+        if eqn.primitive.name not in COSTLY:
+            work[eqn.outvars[0]] = cost + max(before, default=0.0)
+        return 0.0
+    return out.size * max([each for each, atom in zip(before, eqn.invars, strict=True)
+                           if each >= _REPEATED_WORK and atom.aval.size == out.shape[-1]], default=0.0)
+
+
+def _turned_rows(jaxpr: Any, rows: dict[Any, int]) -> dict[Any, int]:
+    """The lengths of rows of values that are computed in the order of their transpose, which alone is written."""
+    for eqn in reversed(jaxpr.eqns):
+        out: Any = eqn.outvars[0] if eqn.outvars else None
+        if eqn.primitive.name == "transpose":
+            row = rows.get(out, _row(out.aval))
+        elif eqn.primitive.name in ELEMENTWISE and out in rows:
+            row = rows[out]
+        else:
+            for body in (call_body(eqn), *bodies(eqn)):
+                if body is not None:
+                    _turned_rows(body, rows)
+            continue
+        rows.update((atom, row) for atom in eqn.invars if not hasattr(atom, "val") and atom.aval.size == out.aval.size)
+    return rows
 
 
 def _products(eqn: Any) -> int:

@@ -42,6 +42,8 @@ def repeat(f):
     (lambda x: x / (1 + x * x), LARGE.reshape(-1, 2)),
     (jnp.arcsinh, LARGE[:8000].reshape(800, 10)),
     (repeat(jax.nn.softplus), LARGE[:3300].reshape(100, 33)),
+    (repeat(lambda c: 0.5 * jnp.log1p(c.T).T), LARGE[:4000].reshape(200, 20)),
+    (lambda x: x * jnp.sin(x[0]), LARGE[:4096].reshape(64, 64)),
     (repeat(lambda c: c * 0.5 + LARGE[:200]), LARGE[:12800].reshape(64, 200)),
     (repeat(lambda c: c + c[0][:, None] * c[0]), LARGE[:16384].reshape(128, 128)),
     (lambda x: jnp.argmin(2 * x, axis=1), LARGE[:4096].reshape(256, 16)),
@@ -54,7 +56,7 @@ def repeat(f):
 ], ids=["across rows", "columns", "across all rows", "in a branch", "integers",
         "across rows in a scan", "one position", "function of a column", "large part",
         "costly, in rows of six", "costly, in rows of four", "rows of two", "inverse functions in rows of ten",
-        "selected from two computations, in a scan", "equal rows in a scan",
+        "selected from two computations, in a scan", "the same, turned", "the sine of a row", "equal rows in a scan",
         "columns times rows in a scan", "positions in rows of sixteen", "complex products", "complex, in rows of four",
         "half precision, in rows of six", "costly, and rows gathered", "a line that is shifted again", "in a solver"])
 def test_programs_that_gain_from_longer_loops(f, x):
@@ -87,12 +89,13 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (jax.nn.gelu, LARGE[:20000].reshape(2000, 10)),
     (jnp.sinh, LARGE[:18000].reshape(2000, 9)),
     (lambda x: jnp.argmax(x, axis=0), LARGE[:60000].reshape(4000, 15)),
+    (lambda x: jnp.arcsinh(x).T, LARGE[:8000].reshape(800, 10)),
 ], ids=["rows of eight", "along rows", "few across rows", "the library's", "one column", "all", "positions in longer rows",
         "few", "one position is set", "some positions", "one of few positions", "turned", "half precision",
         "shorter equal rows in a scan", "few sums across rows in a scan", "rows that are summed in a scan",
         "products of a column and a row", "cheap, in rows of five", "few, in rows of three in a scan",
         "joined halves", "a row more", "short rows, rotated", "costly, in rows of ten",
-        "two computations, in rows of nine", "positions in long columns"])
+        "two computations, in rows of nine", "positions in long columns", "costly, in short rows that are turned"])
 def test_other_programs_gain_from_short_ones(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHORT_LOOPS
 
@@ -111,8 +114,12 @@ def test_programs_that_read_rows_shifted(f, x):
     (jnp.isnan, LARGE),
     (repeat(jnp.tanh), LARGE[:3300].reshape(100, 33)),
     (lambda x: jax.nn.softmax(jnp.sin(x)[:2000].reshape(500, 4)), np.ones(1 << 18, np.float32)),
+    (lambda x: x * jnp.sin(x[0]), LARGE[:8192].reshape(64, 128)),
+    (lambda x: jnp.stack([x * 2, x + 1, jnp.sin(x)]), LARGE[:300]),
+    (lambda x: jnp.concatenate([x, 2 * x], axis=1), CUBES),
     (jax.grad(lambda x: jnp.sum(jax.nn.gelu(jax.nn.gelu(x @ MATRIX) @ MATRIX) ** 2)), LARGE[:2048].reshape(64, 32)),
-], ids=["bytes", "long rows in a scan", "few short rows", "gradient of layers"])
+], ids=["bytes", "long rows in a scan", "few short rows", "the sine of a longer row", "stacked rows", "joined rows",
+        "gradient of layers"])
 def test_programs_without_short_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.NO_LOOPS
 

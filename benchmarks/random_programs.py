@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import random_lines
+from benchmarks import random_lines, random_rows
 from benchmarks.programs import Frontend, Made, Program
 
 Maker = Callable[[Frontend, Random], Made]
@@ -25,14 +25,18 @@ def make(seed: int | str) -> Program:
 
     def program(ns: Frontend) -> Made:
         random = Random(int(seed))
-        return LATER[family(seed)](ns, random)
+        return _families(seed)[family(seed)](ns, random)
 
     return program
 
 
 def family(seed: int | str) -> str:
     """The kind of program that a seed gives."""
-    return Random(f"family {int(seed)}").choice(sorted(FAMILIES if int(seed) < _LATER else LATER))
+    return Random(f"family {int(seed)}").choice(sorted(_families(seed)))
+
+
+def _families(seed: int | str) -> dict[str, Maker]:
+    return FAMILIES | {maker.__name__: maker for first, maker in _ADDED if int(seed) >= first}
 
 
 def _array(random: Random, *shape: int, scale: float = 1.0) -> np.ndarray:
@@ -827,5 +831,5 @@ FAMILIES: dict[str, Maker] = {
     maker.__name__: maker for maker in (training, inference, derivatives, sampling, draws, solvers, simulation,
                                         linear_algebra, graphs, updates, tables, expressions)
 }
-_LATER = 40_000  # the first seed that may give one of the families below; smaller ones give what they always did
-LATER: dict[str, Maker] = FAMILIES | {maker.__name__: maker for maker in (random_lines.lines, random_lines.fits)}
+# Families of later, and their first seeds: smaller ones give what they always did.
+_ADDED: Sequence[tuple[int, Maker]] = [(40_000, random_lines.lines), (40_000, random_lines.fits), (50_000, random_rows.rows)]

@@ -12,12 +12,12 @@ A row that is read with its elements shifted by a few, padded or rotated, is a l
 vectorizes it if it may unroll twice its code (it peels off these turns), which takes a higher limit: SHIFTED_LOOPS. Where a
 line is shifted, and what is computed of it again, in one kernel, this code is long, and XLA's limit is needed.
 
-SHORT_LOOPS does not do for costly functions in rows of 2 to 6 elements, and those of two computations in some longer ones,
-which are too much code for this limit, for a sine of a short row that is computed again for each of many rows (LLVM sees that
-if it unrolls the row as a whole), for cheap ones that compute each row of a few hundred elements with the same row, in a loop,
-where memory is near, for reductions across rows that the library does not do, for those of pairs (`argmax`) along rows of 9 to
-31, and for an update of a single position: XLA's loop stores each element where it was, and only when it is unrolled does LLVM
-see that it has nothing to do. docs/fusion.md has the measurements.
+SHORT_LOOPS does not do for costly functions in rows of 2 to 7 elements, and in some longer ones, which are too much code for
+this limit, for a sine of a short row that is computed again for each of many rows (LLVM sees that if it unrolls the row as a
+whole), for cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for
+reductions across rows that the library does not do, for those of pairs (`argmax`) along rows of 9 to 31, and for an update of
+a single position: XLA's loop stores each element where it was, and only when it is unrolled does LLVM see that it has nothing
+to do. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ _LOOPS = ("while", "scan")
 _FEW = 1024  # elements that are reduced in no time
 _UPDATED, _LARGE = 2048, 65536  # elements that are not updated, and not written, in no time
 _ROW = 16  # elements that LLVM makes a vector loop of
-_SHORT_ROWS, _SHORTEST_ROW = range(2, 7), 3  # elements, and those up to which cheap operations count as well
+_SHORT_ROWS = (*range(2, 8), 11, 14, 15)  # elements; of 9, 10, 12 and 13, short loops are as fast, and compile in half the time
+_SHORTEST_ROW = 3  # elements up to which cheap operations count as well
 _COSTLY = 6  # operations for an element that are many
 _MODULUS, _ROUNDING = 20, 6  # what the absolute value of a complex number costs, and to make a bfloat16 of a float
 _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which take turns in few vectors of a row
-_TWO_WAY_ROWS = (10, 11, 13, 14, 15)  # elements of a row, for these functions
+_TWO_WAY_ROWS = range(10, 16)  # elements of a row, for these functions
 _FEW_VECTORS = range(16, 101)  # elements of a row that are few vectors
 _MANY_VECTORS = range(100, 513)  # elements of rows that are unrolled as a whole, if longer loops are
 _WHOLE_ROW, _REPEATED_WORK = range(16, 65), 32  # elements of a row that is unrolled as a whole, and what one costs: a sine

@@ -176,8 +176,12 @@ def _repeated_work(eqn: Any, cost: float, work: dict[Any, float]) -> float:
                            if each >= _REPEATED_WORK and atom.aval.size == out.shape[-1]], default=0.0)
 
 
-def _turned_rows(jaxpr: Any, rows: dict[Any, int]) -> dict[Any, int]:
+def _turned_rows(jaxpr: Any, rows: dict[Any, int], seen: set[int] | None = None) -> dict[Any, int]:
     """The lengths of rows of values that are computed in the order of their transpose, which alone is written."""
+    seen = set() if seen is None else seen
+    if id(jaxpr) in seen:  # a program that is called several times
+        return rows
+    seen.add(id(jaxpr))
     for eqn in reversed(jaxpr.eqns):
         out: Any = eqn.outvars[0] if eqn.outvars else None
         if eqn.primitive.name == "transpose":
@@ -187,7 +191,7 @@ def _turned_rows(jaxpr: Any, rows: dict[Any, int]) -> dict[Any, int]:
         else:
             for body in (call_body(eqn), *bodies(eqn)):
                 if body is not None:
-                    _turned_rows(body, rows)
+                    _turned_rows(body, rows, seen)
             continue
         rows.update((atom, row) for atom in eqn.invars if not hasattr(atom, "val") and atom.aval.size == out.aval.size)
     return rows

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import register_pytree_node_class
 from jaxlite.experimental.sparse.base import JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, SparseInfo, is_dense
+from jaxlite.experimental.sparse.batches import _columns, _common, _ends, _full, _over_batch, _parts, _shared_as
 from jaxlite.experimental.sparse.primitives import sparse_primitive
 from jaxlite.numpy.index_plan import canonical_index
 from jaxlite.transforms.vmap import vmap
@@ -235,51 +236,8 @@ def _check(mat: BCOO) -> None:
             raise ValueError(f"BCOO: batch axes {have} do not fit the shape {shape}")
 
 
-def _parts(mat: BCOO) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """The shapes of the batch, sparse and dense axes."""
-    split = mat.n_batch + mat.n_sparse
-    return mat.shape[:mat.n_batch], mat.shape[mat.n_batch:split], mat.shape[split:]
-
-
-def _full(mat: BCOO) -> tuple[Any, Any]:
-    """Data and indices with every batch axis of its full size."""
-    batch, _, dense = _parts(mat)
-    return (jnp.broadcast_to(mat.data, (*batch, mat.nse, *dense)),
-            jnp.broadcast_to(mat.indices, (*batch, mat.nse, mat.n_sparse)))
-
-
-def _common(mat: BCOO) -> tuple[Any, Any]:
-    """Data and indices with batch axes of one size: 1 where all of the batch shares both."""
-    data, indices, count = mat.data, mat.indices, mat.n_batch
-    batch = lax.broadcast_shapes(data.shape[:count], indices.shape[:count])
-    return jnp.broadcast_to(data, (*batch, *data.shape[count:])), jnp.broadcast_to(indices, (*batch, *indices.shape[count:]))
-
-
-def _shared_as(mat: BCOO, indices):
-    """Indices of which the batch shares one copy where it does in an array."""
-    for axis, size in enumerate(mat.indices.shape[:mat.n_batch]):
-        if size == 1:
-            indices = lax.slice_in_dim(indices, 0, 1, axis=axis)
-    return indices
-
-
-def _over_batch(function: Callable, count: int) -> Callable:
-    for _ in range(count):
-        function = vmap(function)
-    return function
-
-
-def _columns(indices) -> tuple[Any, ...]:
-    return tuple(indices[..., axis] for axis in range(indices.shape[-1]))
-
-
 def _bcoo(data, indices, info: SparseInfo) -> BCOO:
     return BCOO((data, indices), shape=info.shape, indices_sorted=info.indices_sorted, unique_indices=info.unique_indices)
-
-
-def _ends(sizes: Sequence[int], dtype, lead: tuple[int, ...] = ()):
-    """The place past the end of each axis, which no element has: dtype[*lead, len(sizes)]."""
-    return jnp.stack([jnp.full(lead, size, dtype) for size in sizes], -1) if sizes else jnp.zeros((*lead, 0), dtype)
 
 
 # --- to and from dense arrays ------------------------------------------------------------------------

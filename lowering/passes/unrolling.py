@@ -62,6 +62,7 @@ _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on 
 _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
 _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each
+_TILED_ROW = range(17, 32)  # elements of a row that is written several times
 _LITTLE = 1 / 50  # of all operations, which may be slow
 _SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of one of several rows that is a long loop, and the part that a shift adds
 _SHIFTED_AGAIN = 2  # shifts of a line, each of what the one before it gives
@@ -86,7 +87,7 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         is_slow = row in _SHORT_ROWS and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
         if is_slow or name in _TWO_WAYS and (row in _TWO_WAY_ROWS or in_loop and row in _FEW_VECTORS):
             in_short_rows += done
-        if is_across or _reduces_pairs(eqn):
+        if is_across or _reduces_pairs(eqn) or name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW:
             across_rows += eqn.invars[0].aval.size * turns
         if name == "dot_general":
             in_products += turns * _products(eqn) / _PRODUCTS

@@ -104,7 +104,7 @@ def options(jaxpr: Any) -> tuple[str, ...]:
             or across_rows > _ACROSS_SHARE * every):
         return ()
     if shifted > _LITTLE * every:
-        return () if _times_shifted(jaxpr, {}) >= _SHIFTED_AGAIN else SHIFTED_LOOPS
+        return () if _times_shifted(jaxpr, (0,) * len(jaxpr.invars), {})[0] >= _SHIFTED_AGAIN else SHIFTED_LOOPS
     return NO_LOOPS if not_long <= _LITTLE * every else SHORT_LOOPS
 
 
@@ -130,23 +130,30 @@ def _shifts(eqn: Any) -> bool:
     return row >= (_SHIFTED_ROW if _row(out) else _ROW) and 0 < row - largest <= _MARGIN * row
 
 
-def _times_shifted(jaxpr: Any, before: dict[Any, int]) -> int:
-    """How many shifts of a line follow each other between two values in memory, at most; `before` has those of variables."""
-    most = 0
+def _times_shifted(jaxpr: Any, inputs: tuple[int, ...], known: dict[Any, tuple[int, list[int]]]) -> tuple[int, list[int]]:
+    """How many shifts of a line follow each other between two values in memory, at most, and before each result.
+
+    `inputs` has those before each argument. None is counted beyond _SHIFTED_AGAIN; `known` has what was asked before.
+    """
+    key = id(jaxpr), inputs
+    if key in known:
+        return known[key]
+    most, before = 0, dict(zip(jaxpr.invars, inputs, strict=True))
+    counts = lambda atoms: tuple([0 if hasattr(atom, "val") else before.get(atom, 0) for atom in atoms])
     for eqn in jaxpr.eqns:
-        inputs = [0 if hasattr(atom, "val") else before.get(atom, 0) for atom in eqn.invars]
         inner = call_body(eqn)
         if inner is not None:
-            scope = dict(zip(inner.invars, inputs, strict=True))
-            most = max(most, _times_shifted(inner, scope))
-            before.update((var, scope[atom]) for var, atom in zip(eqn.outvars, inner.outvars, strict=True) if atom in scope)
+            inside, results = _times_shifted(inner, counts(eqn.invars), known)
+            most = max(most, inside)
+            before.update(zip(eqn.outvars, results, strict=True))
         elif eqn.primitive.name in FUSIBLE:
-            after = max(inputs, default=0) + (_shifts(eqn) and not _row(eqn.outvars[0].aval))
-            before.update((var, after) for var in eqn.outvars)
+            after = max(counts(eqn.invars), default=0) + (_shifts(eqn) and not _row(eqn.outvars[0].aval))
             most = max(most, after)
+            before.update((var, min(after, _SHIFTED_AGAIN)) for var in eqn.outvars)
         for body in bodies(eqn):
-            most = max(most, _times_shifted(body, {}))
-    return most
+            most = max(most, _times_shifted(body, (0,) * len(body.invars), known)[0])
+    known[key] = most, list(counts(jaxpr.outvars))
+    return known[key]
 
 
 def _repeats_rows(eqn: Any) -> bool:

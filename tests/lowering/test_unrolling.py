@@ -112,6 +112,13 @@ def test_programs_that_read_rows_shifted(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHIFTED_LOOPS
 
 
+def test_functions_that_are_called_twice_on_each_of_many_levels():
+    f = jax.jit(lambda x: (x - jnp.roll(x, 1)).reshape(16, 32).T.reshape(-1))
+    for _ in range(25):
+        f = jax.jit(lambda x, f=f: f(f(x)))
+    assert unrolling.options(jax.make_jaxpr(f)(LARGE[:512]).jaxpr) == ()  # each level is looked at a few times
+
+
 @pytest.mark.parametrize("f, x", [
     (jnp.isnan, LARGE),
     (repeat(jnp.tanh), LARGE[:3300].reshape(100, 33)),

@@ -123,7 +123,7 @@ def _is_long(eqn: Any, in_loop: bool) -> bool:
 
 def _shifts(eqn: Any) -> bool:
     """Whether it adds a few elements to long rows: padding, or a concatenation with a small part."""
-    if eqn.primitive.name not in ("pad", "concatenate"):
+    if eqn.primitive.name not in ("pad", "concatenate") or not eqn.outvars[0].aval.shape:
         return False
     out = eqn.outvars[0].aval
     row, largest = out.shape[-1], max([atom.aval.shape[-1] for atom in eqn.invars if atom.aval.ndim == out.ndim], default=0)

@@ -44,7 +44,7 @@ def lines(ns: Frontend, random: Random) -> Made:
     step = jax.vmap(step) if count else step
     steps = random.choice([1, 30, 30])
     run = lambda u: lax.scan(lambda u, _: (step(u), None), u, None, length=steps)[0] if steps > 1 else step(u)
-    start = 1 + 0.1 * _numbers(random, *([count] if count else []), cells)
+    start = 1 + 0.1 * numbers(random, *([count] if count else []), cells)
     return random.choice([run, jax.grad(lambda u: (run(u) ** 2).sum())]), (start,)
 
 
@@ -52,8 +52,8 @@ def fits(ns: Frontend, random: Random) -> Made:
     """Newton's method, a gradient or the whole of a posterior for data that are no argument."""
     jax, jnp, nn = ns.jax, ns.jnp, ns.jax.nn
     count, size = random.choice([50, 1000]), random.choice([3, 10, 40])
-    x, places = _numbers(random, count, size), np.random.default_rng(random.getrandbits(32)).integers(0, 8, count)
-    y = np.sign(_numbers(random, count))
+    x, places = numbers(random, count, size), np.random.default_rng(random.getrandbits(32)).integers(0, 8, count)
+    y = np.sign(numbers(random, count))
     loss: Callable[[Any], Any] = random.choice([
         lambda w: nn.softplus(-y * (x @ w)).sum() + 0.5 * (w ** 2).sum(),
         lambda w: (jnp.exp(0.1 * x @ w) - y * (x @ w)).sum() + (w ** 2).sum(),
@@ -67,8 +67,9 @@ def fits(ns: Frontend, random: Random) -> Made:
         return w, loss(w)
 
     f = random.choice([newton, jax.value_and_grad(loss), lambda w: jnp.linalg.slogdet(jax.hessian(loss)(w) + jnp.eye(size))[1]])
-    return f, (0.1 * _numbers(random, size),)
+    return f, (0.1 * numbers(random, size),)
 
 
-def _numbers(random: Random, *shape: int) -> np.ndarray:
+def numbers(random: Random, *shape: int) -> np.ndarray:
+    """Normal float32 numbers."""
     return np.random.default_rng(random.getrandbits(32)).standard_normal(shape).astype(np.float32)

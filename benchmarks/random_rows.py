@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.programs import Frontend, Made
+from benchmarks.random_lines import numbers
 
 
 def rows(ns: Frontend, random: Random) -> Made:
     """A function of each row, some of them in a loop, and perhaps the gradient."""
     jax, jnp, lax, nn = ns.jax, ns.jnp, ns.lax, ns.jax.nn
     size, count = random.randrange(2, 33), random.choice([100, 2000, 20_000])
-    x, weights, centers = [_numbers(random, rows, size) for rows in (count, size, random.randrange(2, 33))]
+    x, weights, centers = [numbers(random, rows, size) for rows in (count, size, random.randrange(2, 33))]
     picked = np.random.default_rng(random.getrandbits(32)).integers(0, size, count)
 
     def distances(x: Any) -> Any:
@@ -45,7 +46,3 @@ def rows(ns: Frontend, random: Random) -> Made:
     total = lambda x: jnp.sum(f(x))
     loop = lambda x: lax.fori_loop(0, 10, lambda _, x: x - 0.01 * jax.grad(total)(x), x)
     return random.choice([f, jax.grad(total), loop]), (x,)
-
-
-def _numbers(random: Random, *shape: int) -> np.ndarray:
-    return np.random.default_rng(random.getrandbits(32)).standard_normal(shape).astype(np.float32)

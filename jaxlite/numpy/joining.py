@@ -63,10 +63,13 @@ def _concatenate_rows(a, *, axis: int | None, dtype: Any):
     axis = None if axis is None else shaping.canonical_axis(axis, len(shape) - 1)
     if axis is None:
         return shaping.reshape(a, (aval_of(a).size,))
-    order = (*range(1, axis + 1), 0, *range(axis + 1, len(shape)))
     rest = shape[1:]
-    turned = shaping.transpose(a, order) if axis else a
-    return shaping.reshape(turned, (*rest[:axis], shape[0] * rest[axis], *rest[axis + 1:]))
+    return shaping.reshape(_rows_along(a, axis), (*rest[:axis], shape[0] * rest[axis], *rest[axis + 1:]))
+
+
+def _rows_along(a, axis: int):
+    """The array with its first axis at the place of another."""
+    return shaping.transpose(a, (*range(1, axis + 1), 0, *range(axis + 1, aval_of(a).ndim))) if axis else a
 
 
 def _has_rows(arrays, least: int = 2) -> bool:
@@ -107,9 +110,7 @@ def _stack(*parts, axis: int, dtype: Any):
 @api
 def _stack_rows(a, *, axis: int, dtype: Any):
     (a,) = promoted((a,), dtype)
-    rank = aval_of(a).ndim
-    axis = shaping.canonical_axis(axis, rank)
-    return shaping.transpose(a, (*range(1, axis + 1), 0, *range(axis + 1, rank))) if axis else a
+    return _rows_along(a, shaping.canonical_axis(axis, aval_of(a).ndim))
 
 
 @boundary

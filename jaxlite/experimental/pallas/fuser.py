@@ -82,18 +82,14 @@ class Fusion(Generic[P, R]):
 fusible_p = Primitive("fusible", multiple_results=True)
 
 
+@fusible_p.def_eager
 @decomposes(fusible_p)
-def _fusible_parts(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+def _unfused(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
     return eval_jaxpr(jaxpr.jaxpr, [], *args)
 
 
 types_by_parts(fusible_p)
 rules_by_parts(fusible_p, "jaxpr")
-
-
-@fusible_p.def_eager
-def _fusible_eager(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
-    return eval_jaxpr(jaxpr.jaxpr, [], *args)
 
 
 @boundary

@@ -21,7 +21,6 @@ from jaxlite.numpy.api import (
     api,
     broadcasts_inside,
     check_arrays,
-    dtype_of,
     promote_dtypes,
     promote_dtypes_inexact,
     strong_arrays,
@@ -236,28 +235,32 @@ def polyint(p, m: int = 1, k=None):
 # --- values and zeros --------------------------------------------------------------------------------
 
 
-@custom_jvp
-def _horner(p, x):
-    y = p[0]
-    for coefficient in p[1:]:
-        y = y * x + coefficient
-    return manipulation.broadcast_to(y, x.shape)
+@functools.partial(custom_jvp, nondiff_argnums=(2,))
+def _horner(p, x, unroll):
+    """The values at x, of the result's shape, in a loop that writes out `unroll` steps: of None, few steps are no loop."""
+    if unroll is None and 1 < len(p) <= _FEW_COEFFICIENTS:
+        y = p[0]
+        for coefficient in p[1:]:
+            y = y * x + coefficient
+        return manipulation.broadcast_to(y, x.shape)
+    step = lambda y, coefficient: (y * x + manipulation.broadcast_to(coefficient, x.shape), None)
+    return lax.scan(step, shaping.full_like(x, 0), p, unroll=_FEW_COEFFICIENTS if unroll is None else unroll)[0]
 
 
-def _slope(p, x):
+def _slope(p, x, unroll):
     """The derivative: its coefficients are few numbers, where that of Horner's rule would be a second rule for all of x."""
-    if len(p) == 1:
+    if len(p) <= 1:
         return shaping.full_like(x, 0)
     powers = np.arange(len(p) - 1, 0, -1).reshape(-1, *[1] * (p.ndim - 1))
-    return _horner(p[:-1] * powers.astype(p.dtype), x)
+    return _horner(p[:-1] * powers.astype(p.dtype), x, unroll)
 
 
-def _horner_jvp(primals, tangents):
+def _horner_jvp(unroll, primals, tangents):
     p, x = primals
     of_p, of_x = (None if isinstance(tangent, SymbolicZero) else tangent for tangent in tangents)
-    shares = [] if of_p is None else [_horner(of_p, x)]
-    shares += [] if of_x is None else [_slope(p, x) * of_x]
-    return _horner(p, x), functools.reduce(operator.add, shares) if shares else shaping.full_like(x, 0)
+    shares = [] if of_p is None else [_horner(of_p, x, unroll)]
+    shares += [] if of_x is None else [_slope(p, x, unroll) * of_x]
+    return _horner(p, x, unroll), functools.reduce(operator.add, shares) if shares else shaping.full_like(x, 0)
 
 
 _horner.defjvp(_horner_jvp, symbolic_zeros=True)
@@ -280,14 +283,7 @@ def polyval(p, x, *, unroll: int | None = None):
     p = manipulation.atleast_1d(p)
     shape = shaping.broadcast_shapes(p.shape[1:], x.shape)
     x = shaping.convert(manipulation.broadcast_to(x, shape), None, False)
-    if unroll is None and 1 < len(p) <= _FEW_COEFFICIENTS and dtypes.kind(dtype_of(x)) in "fc":
-        return _horner(shaping.convert(p, None, False), x)
-
-    def horner(y, coefficient):
-        return y * x + manipulation.broadcast_to(coefficient, shape), None
-
-    unroll = _FEW_COEFFICIENTS if unroll is None else unroll
-    return lax.scan(horner, shaping.full_like(x, 0), shaping.convert(p, None, False), unroll=unroll)[0]
+    return _horner(shaping.convert(p, None, False), x, unroll)
 
 
 @api

@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import importlib.machinery
 import io
 import itertools
@@ -120,6 +121,8 @@ CompileOptions = _jax.CompileOptions
 DeviceAssignment = _jax.DeviceAssignment
 XlaRuntimeError = _jax.JaxRuntimeError
 atexit.register(_jax.collect_garbage)  # buffers without owners, while the clients still exist
+# jaxlib keeps the NumPy arguments of a call until its next one: let Python's collector free them too.
+gc.callbacks.append(lambda phase, _: _jax.collect_garbage() if phase == "stop" else None)
 block_until_ready = _jax.batched_block_until_ready
 weak_value_interner = weakref_lru_cache.weak_value_interner
 set_tracer_class = _jax.set_tracer_class

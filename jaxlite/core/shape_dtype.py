@@ -71,7 +71,9 @@ class ShapeDtypeStruct:
 
     @staticmethod
     def like(array: Any) -> ShapeDtypeStruct:
-        """The type of an array or scalar."""
+        """The type of an array, a scalar, or another description, which keeps its sharding."""
+        if isinstance(array, ShapeDtypeStruct):
+            return array
         aval = aval_of(array)
         sharding = getattr(array, "format", array.sharding) if getattr(array, "committed", False) else None
         return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)

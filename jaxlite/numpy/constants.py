@@ -125,9 +125,10 @@ def issubdtype(arg1, arg2):
     >>> jnp.issubdtype(jnp.bfloat16, jnp.floating)
     True
     """
-    if isinstance(arg1, (arrays.Array, np.ndarray, Tracer)):
-        if isinstance(arg1.dtype, dtypes.ExtendedDType):
+    for arg in (arg1, arg2):
+        if isinstance(arg, (arrays.Array, np.ndarray, Tracer)) and isinstance(arg.dtype, dtypes.ExtendedDType):
             raise ValueError("jnp.issubdtype: could not convert an array of keys to a dtype; pass its dtype")
+    if isinstance(arg1, (arrays.Array, np.ndarray, Tracer)):
         source.warn("jnp.issubdtype: pass the array's dtype; arrays as the first argument are deprecated.",
                     DeprecationWarning)
         arg1 = arg1.dtype

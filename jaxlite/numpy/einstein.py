@@ -178,7 +178,6 @@ def _einsum(*operands, inputs: tuple[str, ...], output: str, optimize: Any, prec
     for text, value in terms:
         for letter, size in zip(text, aval_of(value).shape, strict=True):
             sizes[letter] = size if sizes.get(letter, 1) == 1 else sizes[letter]
-    terms = [_diagonals(text, value) for text, value in terms]
     path = _path(inputs, output, [aval_of(value).shape for value in values], optimize)
     if len(values) > 2 and placement.product_sharding() is not None:  # the last product alone is left unreduced
         with placement.choosing():
@@ -200,7 +199,7 @@ def _multiplied(terms: list[tuple[str, Any]], path: Sequence[Any], output: str, 
         chosen = [terms[index] for index in sorted(step)]
         terms = [term for index, term in enumerate(terms) if index not in step]
         rest = set(output).union(*(text for text, _ in terms))
-        text, value = chosen[0]
+        text, value = chosen[0] if len(chosen) > 1 else _diagonals(*chosen[0])
         for position, (other, other_value) in enumerate(chosen[1:], 1):
             keep = rest.union(*(later for later, _ in chosen[position + 1:]))
             text, value = _contract(text, value, other, other_value, keep, output, sizes, partial(
@@ -221,7 +220,7 @@ def _diagonals(text: str, value) -> tuple[str, Any]:
             columns = shaping.broadcasted_iota(dtypes.uint32, pair, 1)
             mask = shaping.broadcast_in_dim(rows == columns, shape, (first, second))
             value = lax.select(mask, value, shaping.full_like(value, 0))
-            gone = first if pair[0] == 1 else second  # an axis of size 1 is broadcast to any size
+            gone = second if pair[0] == pair[1] else first  # of 1 and n, which NumPy refuses, the last one stays, as in JAX
             value = (lax.reduce_or if dtypes.kind(value.dtype) == "b" else lax.reduce_sum)(value, (gone,))
             text = text[:gone] + text[gone + 1:]
     return text, value
@@ -240,8 +239,8 @@ def _sum_out(text: str, value, keep: set[str]) -> tuple[str, Any]:
 def _contract(left: str, a, right: str, b, keep: set[str], output: str, sizes: dict[str, int],
               dot_general: Callable[..., Any], precision) -> tuple[str, Any]:
     """The product of two operands, summed over the letters that no later product needs."""
-    left, a = _drop_ones(left, a, right, sizes)
-    right, b = _drop_ones(right, b, left, sizes)
+    left, a = _diagonals(*_drop_ones(left, a, right, sizes))
+    right, b = _diagonals(*_drop_ones(right, b, left, sizes))
     left, a = _sum_out(left, a, keep | set(right))
     right, b = _sum_out(right, b, keep | set(left))
     shared = [letter for letter in left if letter in right]

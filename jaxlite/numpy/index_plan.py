@@ -494,7 +494,7 @@ _THROUGH_PRODUCTS: dict[str, Callable[..., Any]] = {"divide": ufuncs.true_divide
 
 
 def write(x, index, value, op, mode: str | GatherScatterMode | None = None, indices_are_sorted: bool = False,
-          unique_indices: bool = False, wrap: bool = True):
+          unique_indices: bool = False, wrap: bool = True, warns: bool = True):
     """x with x[index] replaced by its combination with a value.
 
     Args:
@@ -502,17 +502,18 @@ def write(x, index, value, op, mode: str | GatherScatterMode | None = None, indi
         to, the result has that of x.
       op: 'set', 'add', 'subtract', 'multiply', 'divide', 'power', 'min', 'max', or a function of one scalar, which
         is applied to each element; then `value` is not used.
+      warns: warn of a value whose dtype x cannot hold safely.
     """
     if op in _THROUGH_PRODUCTS:
         factors = write(shaping.full_like(x, 1), index, value, "multiply", mode, indices_are_sorted, unique_indices,
-                        wrap)
+                        wrap, warns)
         return _THROUGH_PRODUCTS[op](x, factors)
     aval = aval_of(x)
     items, expanded = _bools_as_arrays(canonical_index(index, aval.shape), aval.ndim)
     target = shaping.expand_dims(x, expanded) if expanded else x
     boxes = _plan_boxes(aval_of(target).shape, items, wrap)
     if not callable(op):
-        value, dtype = _converted(value, aval, op)  # which warns, whether there are elements or not
+        value, dtype = _converted(value, aval, op, warns)  # which warns, whether there are elements or not
     if 0 in aval.shape:
         return x
     numbers = ScatterDimensionNumbers(boxes.offset_dims, boxes.collapsed, boxes.index_map)
@@ -556,19 +557,24 @@ def _as_update(value, aval, boxes: Boxes):
     return shaping.rev(value, boxes.reversed_axes) if boxes.reversed_axes else value
 
 
-def _converted(value, aval, op: str) -> tuple[Any, Any]:
+def _converted(value, aval, op: str, warns: bool) -> tuple[Any, Any]:
     """A value in the dtype that it and the array promote to, in which the operation is done; one that takes an element's
     place, in that of the array."""
     if not isinstance(value, (Tracer, ArrayImpl, bool, int, float, complex, np.ndarray, np.generic)):
         value = creation.asarray(value)
     value = fitted(value, aval.dtype)
-    given = aval_of(value)
+    joined = joined_dtype(aval, aval_of(value), warns)
+    dtype = aval.dtype if op == "set" else joined
+    return shaping.convert(value, dtype, False), dtype
+
+
+def joined_dtype(aval, given, warns: bool = True):
+    """The dtype that an array and what is written to it promote to; `warns` where the array's cannot hold it."""
     joined, _ = dtypes.lattice_result(aval.dtype, aval.weak_type, given.dtype, given.weak_type)
-    if joined != aval.dtype:
+    if warns and joined != aval.dtype:
         source.warn(
             f"scatter inputs have incompatible types: cannot safely cast value from dtype={given.dtype} to dtype="
             f"{aval.dtype} with jax_numpy_dtype_promotion={config.numpy_dtype_promotion.value}. In future JAX releases "
             "this will result in an error.", FutureWarning)
         shaping.warn_of_lost_parts(given.dtype, aval.dtype)
-    dtype = aval.dtype if op == "set" else joined
-    return shaping.convert(value, dtype, False), dtype
+    return joined

@@ -35,6 +35,7 @@ from jaxlite.numpy.index_plan import (
     check_nonempty,
     filled,
     index_dtype,
+    joined_dtype,
     read,
     span,
     write,
@@ -256,6 +257,8 @@ def scatter_at(x, index, value, op, *, indices_are_sorted: bool = False, unique_
         value = fitted(value, x.aval.dtype)
     elif kind is not ArrayImpl and kind is not float:
         value = _concrete(value)
+    if isinstance(op, str) and (kind is not ArrayImpl or value.dtype != x.dtype):
+        joined_dtype(x.aval, aval_of(value))  # warns at each call, and not when one is compiled
     if type(index) in (ArrayImpl, np.ndarray) and index.dtype == bool and not np.shape(value) and \
             isinstance(op, str) and index.ndim and index.shape == x.shape[:index.ndim]:
         call = _calls.get(("masked", op)) or _remember(
@@ -267,7 +270,7 @@ def scatter_at(x, index, value, op, *, indices_are_sorted: bool = False, unique_
     if call is None:
         name = f"at_{op}" if isinstance(op, str) else "at_apply"
         call = _remember(key, lambda x, value, *operands: write(
-            x, _joined_index(form, operands), value, op, *options), name)
+            x, _joined_index(form, operands), value, op, *options, warns=False), name)
     return call(x, value, *operands)
 
 
@@ -280,7 +283,7 @@ def _concrete(value):
 def _write_masked(x, mask, value, op: str):
     """x with its elements under a mask combined with a scalar: no positions, so one program for all masks."""
     aval = aval_of(x)
-    updated = write(x, Ellipsis, value, op)
+    updated = write(x, Ellipsis, value, op, warns=False)
     dtype = aval_of(updated).dtype
     mask = shaping.broadcast_in_dim(mask, aval.shape, range(mask.ndim))
     old = shaping.convert(x, dtype, aval_of(updated).weak_type)

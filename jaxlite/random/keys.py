@@ -122,8 +122,8 @@ def _chosen(impl, dtype) -> Implementation:
     if dtype is not None:
         if impl is not None:
             raise ValueError("dtype and impl cannot both be specified")
-        if not isinstance(dtype, KeyDType):
-            raise ValueError(f"key dtype must be a PRNG key dtype, got {dtype}")
+        if not isinstance(dtype, (KeyDType, str)):
+            raise TypeError(f"unrecognized type {type(dtype)} for specifying PRNG implementation: a key dtype or a name")
     return implementation(impl if dtype is None else dtype)
 
 

@@ -148,10 +148,12 @@ def _call_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: ClosedJa
     return outs[:half], outs[half:]
 
 
-@custom_vmap_call_p.def_transpose
-def _call_transpose(cotangents: Sequence[Any], *operands: Any, call: ClosedJaxpr, rule: Callable) -> Any:
+def _linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     raise ValueError("Linearization failed to produce known values for all output primals: custom_vmap functions have no "
                      "reverse-mode derivative, since its vmap rule is not known. Wrap the function in custom_vjp, or use jvp")
+
+
+custom_vmap_call_p.linearize = _linearize
 
 
 def sequential_vmap(f: Callable) -> Callable:

@@ -536,6 +536,10 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
     flat = _Flat(fun, tree, _debug("linear_transpose", fun))
     jaxpr, consts = trace_to_jaxpr(flat, avals, flat.debug)
     out_avals: list[Any] = [var.aval for var in jaxpr.outvars]
+    given_types, found_types = ([aval.dtype for aval in each] for each in (avals, out_avals))
+    if not any(all(dtypes.kind(dtype) in kinds for dtype in (*given_types, *found_types)) for kinds in ("fc", "iu")):
+        raise TypeError("linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer "
+                        f"functions, but got {given_types} -> {found_types}.")
 
     @boundary
     def transposed(consts: list[Any], cotangent: Any) -> Any:

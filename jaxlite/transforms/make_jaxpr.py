@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxlite.compilation.dispatch import jitted_of
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.program import DescribedResult
 from jaxlite.compilation.stages import Traced
@@ -88,11 +89,16 @@ def _with_descriptions(fun: Callable, args: Any, kwargs: Any) -> Any:
     """`eval_shape` of a function that returns some `ShapeDtypeStruct`s itself: these are results as they are."""
     leaves: list[Any] = []
     tree: Any = None
+    static: dict[str, Any] = {}
+    if isinstance(fun, xla.PjitFunction):
+        jitted = jitted_of(fun)
+        fun, options = jitted.fun, jitted.options
+        static = {"static_argnums": options.static_argnums, "static_argnames": options.static_argnames}
 
-    def values(args: Any, kwargs: Any) -> list[Any]:
+    def values(*args: Any, **kwargs: Any) -> list[Any]:
         nonlocal tree
         leaves[:], tree = tree_flatten(fun(*args, **kwargs))
         return [leaf for leaf in leaves if not isinstance(leaf, ShapeDtypeStruct)]
 
-    found = iter(jit(values).eval_shape(args, kwargs))
+    found = iter(jit(values, **static).eval_shape(*args, **kwargs))
     return tree.unflatten([leaf if isinstance(leaf, ShapeDtypeStruct) else next(found) for leaf in leaves])

@@ -96,7 +96,7 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
         raise TypeError("vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "
                         f"passed to the function, but got {in_axes}.")
     for leaf in tree_leaves(in_axes):
-        if not _is_axis(leaf):
+        if not _is_axis(leaf) or isinstance(leaf, bool):
             raise TypeError(f"vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got "
                             f"{in_axes}.")
     for leaf in tree_leaves(out_axes):

@@ -701,6 +701,17 @@ def test_entries_die_with_their_function():
     assert payload() is None and big() is None
 
 
+def test_numpy_arguments_are_freed_by_the_collector():
+    alive = []
+    for call in (jit(lambda x: lax.add(x, x)), lax.sin, jaxlite.numpy.asarray):
+        argument = np.ones(1000, np.float32)
+        alive.append(weakref.ref(argument))
+        call(argument).block_until_ready()
+        del argument
+        gc.collect()
+        assert alive[-1]() is None
+
+
 def test_a_function_without_tracing_cycles_dies_at_once():
     def make():
         big = ones(10)

@@ -299,5 +299,8 @@ def test_eval_shape_of_functions_that_return_descriptions():
     assert jax.eval_shape(lambda: described) == described
     out = jax.eval_shape(lambda x, k: {"a": described, "b": jnp.sum(x) + k}, described, k=1)
     assert out == {"a": described, "b": jax.ShapeDtypeStruct((), np.float32)}
+    assert jax.ShapeDtypeStruct.like(described) == described
+    sized = jax.jit(lambda x, n: [jax.ShapeDtypeStruct((n,), x.dtype), x], static_argnums=1)
+    assert jax.eval_shape(sized, described, 3) == [jax.ShapeDtypeStruct((3,), np.float32), described]
     with pytest.raises(TypeError, match="not a valid JAX type"):
         jax.jit(lambda: described)()

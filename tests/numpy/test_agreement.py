@@ -78,7 +78,10 @@ def test_what_becomes_an_array():
     assert made == 2 and made.dtype == np.int32 and made.weak_type
     with pytest.raises(ValueError, match=r"numpy masked arrays are not supported as direct inputs to JAX functions\. Use arr"):
         jnp.asarray(np.ma.array([1, 2], mask=[0, 1]))
-    assert jnp.einsum("ii->i", jnp.ones((1, 3))).tolist() == [1, 0, 0]
+    row = jnp.arange(1.0, 4.0)[None]
+    assert jnp.einsum("ii->i", row).tolist() == [1, 0, 0] and jnp.einsum("ii->i", row.T).tolist() == [1]
+    assert jnp.einsum("ii,i->i", row, jnp.ones(3)).tolist() == [1, 2, 3]  # the other operand stretches the first axis
+    assert jnp.einsum("ii,i", row.T, jnp.ones(3)) == 6
     assert jnp.einsum("a1,1b,b_->a_", *[jnp.ones((2, 2))] * 3).tolist() == [[4, 4], [4, 4]]  # indices need not be letters
     assert jnp.result_type(jnp.float64) == np.float32  # without a warning
     described = jax.ShapeDtypeStruct((2, 3), np.float32)

@@ -145,6 +145,10 @@ def test_a_lossy_value_warns(dtype, value):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         jaxlite.jit(lambda x: x.at[1].set(x[0]))(x)
+    for _ in range(2):  # outside of a trace at each call, whether it is compiled or not
+        with pytest.warns(FutureWarning) as caught:
+            x.at[1].set(value), x.at[jnp.arange(3) > 1].set(value)
+        assert sum(each.category is FutureWarning for each in caught) == 2
 
 
 @pytest.mark.parametrize("op", ["divide", "power"])

@@ -562,6 +562,8 @@ ERRORS = [
     (lambda: random.key(2**64), OverflowError, "too large"),
     (lambda: random.key(1, impl="foo"), ValueError, "unrecognized PRNG implementation"),
     (lambda: random.key(1, impl="rbg", dtype=K.dtype), ValueError, "cannot both"),
+    (lambda: random.key(1, dtype=float), TypeError, "for specifying PRNG implementation"),
+    (lambda: jnp.issubdtype(int, K), ValueError, "pass its dtype"),
     (lambda: random.wrap_key_data(jnp.arange(2)), TypeError, "key_data.dtype = uint32"),
     (lambda: random.uniform(K, (2,), int), ValueError, "must be a float dtype, got int32"),
     (lambda: random.normal(K, (2,), int), ValueError, "must be a float or complex dtype"),

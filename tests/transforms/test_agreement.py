@@ -49,6 +49,8 @@ def test_what_vmap_does_not_map_need_not_be_an_array():
     assert scaled(jnp.arange(2.0), "twice").tolist() == [0, 2]
     with pytest.raises(TypeError, match="vmap in_axes must be an int, None, or a tuple .* but got False"):
         jax.vmap(lambda x: x, in_axes=False)
+    with pytest.raises(TypeError, match=r"vmap in_axes must be an int, None, or \(nested\)"):
+        jax.vmap(lambda x: x, in_axes=(False,))
 
     @jax.tree_util.register_pytree_node_class
     class Strict:

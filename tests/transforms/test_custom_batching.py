@@ -55,3 +55,6 @@ def test_errors():
     fun.def_vmap(lambda axis_size, in_batched, x: ((x, x), (True, True)))
     with pytest.raises(ValueError, match="structure of output"):
         jax.vmap(fun)(jnp.ones(2))
+    for reverse in (jax.grad(fun), lambda x: jax.linearize(fun, x)):
+        with pytest.raises(ValueError, match="Linearization failed to produce known values for all output primals"):
+            reverse(1.0)

@@ -138,6 +138,9 @@ def test_linear_transpose():
     near(back, matrix.T @ np.array([1, -1]))
     (back,) = jax.linear_transpose(lambda x: 2 * x, jax.ShapeDtypeStruct((3,), jnp.float32))(X)
     near(back, 2 * X)
+    for fun, x in ((lambda x: x.astype(int), 3.0), (lambda x: x, True)):  # between kinds there is no transpose
+        with pytest.raises(TypeError, match=r"linear_transpose only supports \[float or complex\] ->"):
+            jax.linear_transpose(fun, x)
 
 
 # --- integers and complex numbers --------------------------------------------------------------------

@@ -44,6 +44,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("numpy", "DType=dtype"), ("jaxlite.dtypes", "float0 issubdtype result_type"),  # genjax, optree
     ],
     "earray": [("jaxlite.devices.extended", "EArray")],  # flax
+    "flattree": [("jaxlite.core.flat_tree", "FlatTree nones pack")],  # quax
     "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # blackjax
     "hijax": [("jaxlite.extend.boxes", "Box new_box box_get box_set"), ("jaxlite.core.high", "MappingSpec")],  # users of boxes
     "image": [],

@@ -87,6 +87,8 @@ class Primitive:
     function_of_call: Callable[..., Any] | None = None
     # For calls that traces of libraries may process in a method of their own, such as `process_custom_jvp_call`.
     hand_over: Callable[[Callable[..., Any], Sequence[Any], dict[str, Any]], Any] | None = None
+    # Where params are others in JAX: what traces of libraries get.
+    params_for_libraries: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     batches_always = False  # whether its batching rule is asked even where none of its operands is batched
     differentiates_always = False  # the same for derivatives
     # Of operations on programs: the types that operands have inside, by the params; and params for operands of given types

@@ -7,20 +7,33 @@ from jaxlite.core.high import (
     AvalQDD,
     HiPspec,
     HiType,
+    MappingSpec,
     MutableHiType,
     aval_method,
     aval_property,
     register_hitype,
 )
 from jaxlite.core.high import cur_qdd as cur_qdd  # for `jax.experimental` itself
-from jaxlite.extend.hi_primitives import HiPrimitive, VJPHiPrimitive
+from jaxlite.extend.hi_primitives import GradAccum, HiPrimitive, NullAccum, RefAccum, ValAccum, VJPHiPrimitive
+from jaxlite.extend.hi_prims import (
+    HiPrim,
+    bdims_at_front,
+    jvp_from_lin,
+    linearize_from_jvp,
+    unmap_avals,
+    vjp_from_jvp,
+    vjp_from_lin,
+    vmap_rule,
+)
 from jaxlite.state.api import TransformedRef
 from jaxlite.traces.jvp import Zero
 from jaxlite.traces.jvp import instantiate as instantiate_zeros
 from jaxlite.traces.transpose import is_linear as is_undefined_primal
 
 __all__ = [
-    "AbstractRef", "AbstractValue", "AvalMutableQDD", "AvalQDD", "HiPrimitive", "HiPspec", "HiType", "MutableHiType",
-    "ShapedArray", "TransformedRef", "VJPHiPrimitive", "Zero", "aval_method", "aval_property",
-    "control_flow_allowed_effects", "instantiate_zeros", "is_undefined_primal", "register_hitype",
+    "AbstractRef", "AbstractValue", "AvalMutableQDD", "AvalQDD", "GradAccum", "HiPrim", "HiPrimitive", "HiPspec", "HiType",
+    "MappingSpec", "MutableHiType", "NullAccum", "RefAccum", "ShapedArray", "TransformedRef", "VJPHiPrimitive", "ValAccum",
+    "Zero", "aval_method", "aval_property", "bdims_at_front", "control_flow_allowed_effects", "instantiate_zeros",
+    "is_undefined_primal", "jvp_from_lin", "linearize_from_jvp", "register_hitype", "unmap_avals", "vjp_from_jvp",
+    "vjp_from_lin", "vmap_rule",
 ]

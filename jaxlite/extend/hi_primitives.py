@@ -19,6 +19,7 @@ from jaxlite.core.tracing import state
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_unflatten, with_places
 from jaxlite.core.values import aval_of
 from jaxlite.lax.reductions import reduce_sum
+from jaxlite.state.api import freeze, new_ref
 from jaxlite.traces.batching import batch_flat, bring
 from jaxlite.traces.jvp import Zero, add_tangents, instantiate, tangent_aval
 from jaxlite.traces.linearize import with_user_rule
@@ -107,22 +108,79 @@ def _record(primitive: HiPrimitive, trace: Any, args: Sequence[Any], params: dic
 # --- operations with rules of trees ------------------------------------------------------------------
 
 
-class Accumulator:
-    """Takes the cotangents of one argument in the backward pass of a `VJPHiPrimitive`."""
+class GradAccum:
+    """Takes the cotangents of one argument in a backward pass. `aval` is their type."""
 
-    __slots__ = ("aval", "total")
+    __slots__ = ("aval",)
 
     def __init__(self, aval: Any):
-        self.aval, self.total = aval, Zero(tangent_aval(aval))
+        self.aval = aval
 
-    def accum(self, cotangent: Any) -> None:
+    def accum(self, x: Any) -> None:
         """Add a cotangent; None and zeros add nothing."""
-        if cotangent is not None:
-            self.total = add_tangents(self.total, cotangent)
+        raise NotImplementedError
 
     def freeze(self) -> Any:
         """What came together."""
-        return self.total
+        raise NotImplementedError
+
+
+class ValAccum(GradAccum):
+    """The sum as a value, `Zero` at first."""
+
+    __slots__ = ("val",)
+
+    def __init__(self, aval: Any, val: Any = None):
+        super().__init__(aval)
+        self.val = Zero(aval) if val is None else val
+
+    def accum(self, x: Any) -> None:
+        if x is not None:
+            self.val = add_tangents(self.val, x)
+
+    def freeze(self) -> Any:
+        return self.val
+
+
+class NullAccum(GradAccum):
+    """For an argument whose derivative is not wanted: it drops what it takes."""
+
+    __slots__ = ()
+
+    def accum(self, x: Any) -> None:
+        pass
+
+
+class RefAccum(GradAccum):
+    """The sum in a mutable array, `ref`, which is made of the first cotangent if it is not given."""
+
+    __slots__ = ("ref",)
+
+    def __init__(self, aval: Any, ref: Any = None):
+        super().__init__(aval)
+        self.ref = ref
+
+    def accum(self, x: Any) -> None:
+        if x is None or type(x) is Zero:
+            return
+        if self.ref is None:
+            self.ref = new_ref(x)
+        else:
+            self.ref.addupdate(x)
+
+    def inst(self) -> RefAccum:
+        """This accumulator, with a mutable array of zeros if it had none."""
+        if self.ref is None:
+            self.ref = new_ref(instantiate(Zero(self.aval)))
+        return self
+
+    def freeze(self) -> Any:
+        return Zero(self.aval) if self.ref is None else freeze(self.ref)
+
+
+def _accumulator(aval: Any) -> ValAccum:
+    """For an argument of this type."""
+    return ValAccum(tangent_aval(aval))
 
 
 class VJPHiPrimitive:
@@ -223,6 +281,16 @@ class VJPHiPrimitive:
     def staging(self, trace: Any, source_info: Any, *args: Any) -> list[Any]:
         return high.record(trace, call_hi_primitive_p, tree_flatten(args)[0], {"_prim": self}, source_info)
 
+    def _stage(self, trace: Any, source_info: Any, args: Any) -> Any:
+        return self.staging(trace, source_info, *args)
+
+    def _narrow(self, used: Any) -> Any:
+        return self.dce(used)
+
+    def _derived(self) -> str:
+        """Which rule gives reverse mode where `vjp_fwd` does not: "jvp", "lin", or none."""
+        return ""
+
     def has(self, *methods: str) -> bool:
         """Whether a subclass defines one of these."""
         return any(getattr(type(self), method) is not getattr(VJPHiPrimitive, method) for method in methods)
@@ -266,9 +334,9 @@ class _CallHiPrimitive(HiPrimitive):
         return _flat(_prim.out_tree, outs), _flat(_prim.out_tree, dots)
 
     def transpose(self, cotangents: Any, *operands: Any, _prim: VJPHiPrimitive) -> list[Any]:
-        given = [Accumulator(operand.aval) if is_linear(operand) else operand for operand in operands]
+        given = [_accumulator(operand.aval) if is_linear(operand) else operand for operand in operands]
         _prim.transpose(tree_unflatten(_prim.out_tree, map(instantiate, cotangents)), *tree_unflatten(_prim.in_tree, given))
-        return [each.freeze() if type(each) is Accumulator else None for each in given]
+        return [each.freeze() if type(each) is ValAccum else None for each in given]
 
     def batch(self, axis: Any, args: Any, dims: Any, *, _prim: VJPHiPrimitive) -> Any:
         values, places = tree_unflatten(_prim.in_tree, args), tree_unflatten(_prim.in_tree, dims)
@@ -285,7 +353,7 @@ call_hi_primitive_p = _CallHiPrimitive("call_hi_primitive")
 
 def _stage_call(trace: Any, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     prim: VJPHiPrimitive = params["_prim"]
-    outs = prim.staging(trace, trace.pinned or here(), *tree_unflatten(prim.in_tree, args))
+    outs = prim._stage(trace, trace.pinned or here(), tree_unflatten(prim.in_tree, args))
     if not isinstance(outs, (list, tuple)) or len(outs) != len(prim.out_avals_flat):
         raise TypeError(f"{function_location(prim.staging)} shall return a list of {len(prim.out_avals_flat)} results, but "
                         f"returned {outs!r}")
@@ -294,7 +362,7 @@ def _stage_call(trace: Any, args: Sequence[Any], params: dict[str, Any]) -> list
 
 def _narrow(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn | None:
     prim: VJPHiPrimitive = eqn.params["_prim"]
-    found = prim.dce(tree_unflatten(prim.out_tree, used))
+    found = prim._narrow(tree_unflatten(prim.out_tree, used))
     if not isinstance(found, tuple) or len(found) != 3 or not isinstance(found[2], (VJPHiPrimitive, type(None))):
         raise TypeError(f"{function_location(prim.dce)} shall return flags for arguments, flags for results, and an operation "
                         f"or None, but returned {found!r}")
@@ -316,15 +384,20 @@ narrowing[call_hi_primitive_p] = _narrow
 def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, _prim: VJPHiPrimitive) -> Any:
     nonzero = [type(tangent) is not Zero for tangent in tangents]
     flags, args = tree_unflatten(_prim.in_tree, nonzero), tree_unflatten(_prim.in_tree, primals)
-    forward = (state.pushes_forward or not _prim.has("vjp_fwd")) and (_prim.has("lin", "jvp") or state.pushes_forward)
-    if forward and not _prim.has("lin") and _prim.has("jvp"):
+    derived = _prim._derived()
+    forward = (state.pushes_forward or not _prim.has("vjp_fwd") or derived == "lin") and (
+        _prim.has("lin", "jvp") or state.pushes_forward)
+    if derived == "jvp" or forward and not _prim.has("lin") and _prim.has("jvp"):
         return with_user_rule(call_hi_primitive_p.jvp)(primals, tangents, _prim=_prim)
-    out, residuals = _prim.lin(flags, *args) if forward else _prim.vjp_fwd(flags, *args)
+    out, *rest = _prim.lin(flags, *args) if forward else _prim.vjp_fwd(flags, *args)
+    residuals, nonzero_out = [rest[0], *rest[2:]], rest[1] if len(rest) > 1 else True
     outs = _flat(_prim.out_tree, out)
     leaves, tree = tree_flatten(residuals)
+    moves = tuple(broadcast_prefix(nonzero_out, with_places(_prim.out_tree)))
     dots = linear_p.bind(*leaves, *[each for each, flag in zip(tangents, nonzero, strict=True) if flag], prim=_prim, tree=tree,
-                         nonzero=tuple(nonzero), forward=forward)
-    return outs, dots
+                         nonzero=tuple(nonzero), forward=forward, moves=moves)
+    return outs, [dot if flag else Zero(tangent_aval(aval))
+                  for dot, flag, aval in zip(dots, moves, _prim.out_avals_flat, strict=True)]
 
 
 call_hi_primitive_p.linearize = _linearize
@@ -338,7 +411,8 @@ class _Linear(HiPrimitive):
     def abstract_eval(self, *avals: Any, prim: VJPHiPrimitive, **params: Any) -> Any:
         return [tangent_aval(aval) for aval in prim.out_avals_flat], no_effects
 
-    def to_lojax(self, *args: Any, prim: VJPHiPrimitive, tree: Any, nonzero: tuple[bool, ...], forward: bool) -> list[Any]:
+    def to_lojax(self, *args: Any, prim: VJPHiPrimitive, tree: Any, nonzero: tuple[bool, ...], forward: bool,
+                 moves: tuple[bool, ...]) -> list[Any]:
         if not forward:
             raise prim._undefined("linearize", "jvp")
         residuals = tree_unflatten(tree, args[:tree.num_leaves])
@@ -349,27 +423,30 @@ class _Linear(HiPrimitive):
         rest = iter(tangents)
         full = [next(rest) if flag else Zero(tangent_aval(aval))
                 for flag, aval in zip(nonzero, prim.in_avals_flat, strict=True)]
-        outs = prim.linearized(residuals, *tree_unflatten(prim.in_tree, full))
+        outs = prim.linearized(*residuals, *tree_unflatten(prim.in_tree, full))
         return [instantiate(out) for out in _flat(prim.out_tree, outs)]
 
     def transpose(self, cotangents: Any, *operands: Any, prim: VJPHiPrimitive, tree: Any, nonzero: tuple[bool, ...],
-                  forward: bool) -> list[Any]:
+                  forward: bool, moves: tuple[bool, ...]) -> list[Any]:
         residuals = tree_unflatten(tree, operands[:tree.num_leaves])
-        accumulators = [Accumulator(aval) for aval in prim.in_avals_flat]
-        cotangent = tree_unflatten(prim.out_tree, map(instantiate, cotangents))
+        accumulators = [_accumulator(aval) if flag else NullAccum(tangent_aval(aval))
+                        for aval, flag in zip(prim.in_avals_flat, nonzero, strict=True)]
+        cotangent = tree_unflatten(prim.out_tree, [
+            instantiate(each) if flag else Zero(tangent_aval(aval))
+            for each, flag, aval in zip(cotangents, moves, prim.out_avals_flat, strict=True)])
         if forward:
             self._transpose_linearized(prim, residuals, nonzero, cotangents, accumulators)
         else:
-            prim.vjp_bwd(residuals, cotangent, *tree_unflatten(prim.in_tree, accumulators))
+            prim.vjp_bwd(*residuals, cotangent, *tree_unflatten(prim.in_tree, accumulators))
         return [None] * tree.num_leaves + [each.freeze() for each, flag in zip(accumulators, nonzero, strict=True) if flag]
 
     def _transpose_linearized(self, prim: VJPHiPrimitive, residuals: Any, nonzero: tuple[bool, ...], cotangents: Any,
-                              accumulators: list[Accumulator]) -> None:
+                              accumulators: Sequence[GradAccum]) -> None:
         def push(*tangents: Any) -> list[Any]:
             return self._pushed(prim, residuals, nonzero, tangents)
 
         active = [each for each, flag in zip(accumulators, nonzero, strict=True) if flag]
-        avals = [tangent_aval(each.aval) for each in active]
+        avals = [each.aval for each in active]
         jaxpr, consts = trace_to_jaxpr(push, avals)
         for each, cotangent in zip(active, backward(jaxpr, consts, [Linear(aval) for aval in avals], cotangents), strict=True):
             each.accum(cotangent)
@@ -425,7 +502,7 @@ class VmapOf(VJPHiPrimitive):
 
         def forward(*values: Any) -> list[Any]:
             nonlocal tree
-            out, residuals = prim.vjp_fwd(flags, *tree_unflatten(prim.in_tree, values))
+            out, residuals, *_ = prim.vjp_fwd(flags, *tree_unflatten(prim.in_tree, values))
             leaves, tree = tree_flatten(residuals)
             return [*_flat(prim.out_tree, out), *leaves]
 
@@ -439,7 +516,7 @@ class VmapOf(VJPHiPrimitive):
         prim, (leaves, tree) = self.prim, tree_flatten(res)
 
         def backward(*values: Any) -> list[Any]:
-            accumulators = [Accumulator(aval) for aval in prim.in_avals_flat]
+            accumulators = [_accumulator(aval) for aval in prim.in_avals_flat]
             prim.vjp_bwd(tree_unflatten(tree, values[:len(leaves)]), tree_unflatten(prim.out_tree, values[len(leaves):]),
                          *tree_unflatten(prim.in_tree, accumulators))
             return [instantiate(each.freeze()) for each in accumulators]

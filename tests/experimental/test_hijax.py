@@ -14,6 +14,7 @@ import jaxlite.experimental
 import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.core.high import MappingSpec
+from jaxlite.experimental import hijax
 from jaxlite.experimental.hijax import HiPrimitive, HiType, VJPHiPrimitive, instantiate_zeros, register_hitype
 from jaxlite.extend.boxes import Box
 from jaxlite.interpreters import partial_eval as pe
@@ -334,6 +335,117 @@ def test_what_is_not_defined_is_named():
             call(1.0)
     with pytest.raises(TypeError, match="structure"):
         Bare(jax.typeof(1.0))((1.0, 2.0))
+
+
+class Power(hijax.HiPrim):
+    """x ** n * y and x; derivatives are doubled and tripled, so that they show which rule ran."""
+
+    def __init__(self, aval, n):
+        self.in_avals, self.out_aval, self.params = (aval, aval), {"a": aval, "b": aval}, {"n": n}
+        super().__init__()
+
+    def expand(self, x, y):
+        return {"a": x ** self.n * y, "b": x}
+
+    def push(self, residuals, dx, dy):
+        (x, y), (dx, dy) = residuals, map(instantiate_zeros, (dx, dy))
+        return {"a": 2 * (self.n * x ** (self.n - 1) * y * dx + x ** self.n * dy), "b": 3 * dx}
+
+    def batch(self, axis, args, dims):
+        front = hijax.bdims_at_front(axis, args, dims)
+        return type(self)(hijax.unmap_avals(axis, self.in_avals, (0, 0))[0], self.n)(*front), {"a": 0, "b": 0}
+
+
+class ByJvp(Power):
+    vjp_fwd, vjp_bwd_retval = hijax.vjp_from_jvp
+    lin, linearized = hijax.linearize_from_jvp
+
+    def jvp(self, primals, tangents):
+        return self(*primals), self.push(primals, *tangents)
+
+
+class ByLin(Power):
+    jvp = hijax.jvp_from_lin
+    vjp_fwd, vjp_bwd_retval = hijax.vjp_from_lin
+    linearized = Power.push
+
+    def lin(self, nonzero, x, y):
+        return self(x, y), (x, y)
+
+
+@pytest.mark.parametrize("kind", [ByJvp, ByLin])
+def test_rules_that_follow_from_others(kind):
+    def f(x, y):
+        return kind(jax.typeof(x), 3)(x, y)
+
+    x, y = jnp.float32(2), jnp.float32(5)
+    dots = {"a": 2 * (60 + 8), "b": 3}
+    assert jax.jvp(f, (x, y), (1 + 0 * x, 1 + 0 * y)) == ({"a": 40, "b": 2}, dots)
+    assert jax.linearize(f, x, y)[1](1 + 0 * x, 1 + 0 * y) == dots
+    assert jax.jit(jax.grad(lambda x, y: f(x, y)["a"] + f(x, y)["b"], (0, 1)))(x, y) == (2 * 60 + 3, 2 * 8)
+    prim = kind(jax.typeof(x), 3)
+    for nonzero, expected in (((True, True), (120, 16)), ((False, True), (0, 16))):  # the rule itself
+        residuals = prim.vjp_fwd(nonzero, x, y)[1]
+        found = prim.vjp_bwd_retval(residuals, {"a": jnp.float32(1), "b": jnp.float32(0)})
+        assert tuple(map(instantiate_zeros, found)) == expected
+    grads = jax.vmap(jax.grad(lambda x, y: f(x, y)["a"]), (0, None))(jnp.asarray(X[0]), y)
+    np.testing.assert_allclose(grads, 2 * 3 * X[0] ** 2 * 5)
+
+
+def test_structured_residuals_and_results_without_tangents():
+    seen = []
+
+    class Rules(Power):
+        def vjp_fwd(self, nonzero, x, y):
+            return self(x, y), x, {"a": True, "b": False}, y
+
+        def vjp_bwd(self, x, y, cotangents, of_x, of_y):
+            seen.append([isinstance(each, hijax.ValAccum) for each in (of_x, of_y)])
+            assert isinstance(of_y, hijax.GradAccum) and type(cotangents["b"]) is hijax.Zero
+            of_x.accum(7 * cotangents["a"] * y)
+            of_y.accum(cotangents["a"] * x)
+
+        def dce(self, used, live):
+            return (True, False), {"a": False, "b": True}, First(self.in_avals[0])
+
+    class First(hijax.HiPrim):
+        def __init__(self, aval):
+            self.in_avals, self.out_aval, self.params = (aval,), {"b": aval}, {}
+            super().__init__()
+
+        def expand(self, x):
+            return {"b": 10 * x}
+
+    def f(x, y):
+        out = Rules(jax.typeof(x), 3)(x, y)
+        return out["a"] + out["b"]
+
+    x, y = jnp.float32(2), jnp.float32(5)
+    assert jax.grad(f)(x, y) == 35 and jax.grad(f, (0, 1))(x, y) == (35, 2)
+    assert seen == [[True, False], [True, True]]
+    program, used = pe.dce_jaxpr(jax.make_jaxpr(Rules(jax.typeof(x), 2))(x, y).jaxpr, [False, True])
+    assert used == [True, False] and jax.core.eval_jaxpr(program, [], x) == [20]
+
+
+def test_a_batching_rule_by_vmap():
+    class Product(hijax.HiPrim):
+        def __init__(self, x, y, matched=False):
+            self.in_avals, self.out_aval, self.params = (x, y), (x, y), {"matched": matched}
+            super().__init__()
+
+        def expand(self, x, y):
+            return x * y, y
+
+        def batch(self, axis, args, dims):
+            return hijax.vmap_rule(axis, lambda x, y: (x * y, y), dims, (1, None), sum_match=self.matched)(*args), (1, None)
+
+    def product(x, y, matched=False):
+        return Product(jax.typeof(x), jax.typeof(y), matched)(x, y)
+
+    np.testing.assert_allclose(jax.vmap(product, (0, None), (1, None))(X, 2.0)[0], 2 * X.T)
+    with pytest.raises(ValueError, match="varies along the axis"):
+        jax.vmap(product, (0, 0), (1, None))(X, X[:, 0])
+    np.testing.assert_allclose(jax.vmap(lambda x, y: product(x, y, True), (0, 0), (1, None))(X, X[:, 0])[1], X[:, 0].sum())
 
 
 # --- values that change --------------------------------------------------------------------------------

@@ -175,6 +175,47 @@ def test_a_trace_of_a_library():
     np.testing.assert_allclose(jax.jit(lambda x: count(lambda y: jnp.sin(y) * 2, x)[0])(np.ones(2)), out, rtol=1e-6)
 
 
+def test_scans_have_groups_for_libraries():
+    """Their params are those of JAX of the same jaxlib: from 0.11 on trees of what goes in and comes out."""
+    from jaxlite.core.flat_tree import nones, pack
+
+    class Handing(jax.core.Trace):
+        def __init__(self, parent):
+            super().__init__()
+            self.parent_trace = parent
+
+        def process_primitive(self, primitive, tracers, params):
+            values = [each.value if isinstance(each, Boxed) else each for each in tracers]
+            if primitive.name == "scan":
+                seen.append(params)
+            out = primitive.bind_with_trace(self.parent_trace, values, params)
+            return [Boxed(self, each) for each in out] if primitive.multiple_results else Boxed(self, out)
+
+    seen = []
+    k, xs = np.float32(10), np.arange(3, dtype=np.float32)
+
+    def loop(k, c, xs):
+        return jax.lax.scan(lambda c, x: (c + x, (c * k, x - c)), c, xs)
+
+    with core.take_current_trace() as parent:
+        trace = Handing(parent)
+        with core.set_current_trace(trace):
+            carry, _ = loop(Boxed(trace, k), Boxed(trace, np.float32(1)), Boxed(trace, xs))
+    assert carry.value == 4
+    (eqn,) = [eqn for eqn in jax.make_jaxpr(loop)(k, k, xs).eqns if eqn.primitive.name == "scan"]
+    groups = {"ft_in": pack([nones(1), nones(1), nones(1)]), "ft_out": pack([nones(1), nones(2)])}
+    rest = {name: value for name, value in eqn.params.items() if name not in ("num_consts", "num_carry")}
+    assert {name: eqn.params[name] for name in groups} == groups
+    assert jax.lax.scan_p.bind(k, np.float32(1), xs, **rest, **groups)[0] == 4
+    if jax.lib.__version__ >= "0.11":
+        assert "num_carry" not in seen[0] and {name: seen[0][name] for name in groups} == groups
+        assert [list(each) for each in seen[0]["ft_in"].update("abc").unpack()] == [["a"], ["b"], ["c"]]
+    else:
+        assert seen[0]["num_carry"] == 1 and "ft_in" not in seen[0]
+    with pytest.raises(ValueError, match="3 values"):
+        groups["ft_in"].update([1, 2])
+
+
 def test_a_trace_of_a_library_processes_custom_jvp_calls():
     """It gets function and rule apart, and gives them to the trace outside, which differentiates by the rule."""
 

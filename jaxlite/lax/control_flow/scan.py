@@ -15,10 +15,11 @@ import numpy as np
 from jaxlite.core import errors, source
 from jaxlite.core.aval import AbstractRef, Ints, with_axis, without_axis
 from jaxlite.core.filtering import boundary
+from jaxlite.core.flat_tree import ScanParams, scan_counts, scan_groups
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.refs import Ref
-from jaxlite.core.tracing import Tracer, is_eager
+from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax.control_flow.bodies import (
@@ -36,8 +37,28 @@ from jaxlite.lax.control_flow.bodies import (
 from jaxlite.lax.shaping import broadcast_in_dim, concatenate, reshape
 from jaxlite.lax.slicing import dynamic_index_in_dim, index_in_dim, slice_in_dim
 from jaxlite.traces.batching import over_leading_axis
+from lowering.xla import VERSION
 
-scan_p = Primitive("scan", multiple_results=True, memoise=False)
+
+class _Scan(Primitive):
+    """A primitive that also takes the params that it has in JAX from 0.11 on, and gives them to traces of libraries."""
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        return state.trace.process(self, args, ScanParams(scan_counts(params) if "ft_in" in params else params))
+
+    def bind_with_trace(self, trace: Any, args: Sequence[Any], *avals_and_params: Any) -> Any:
+        params = avals_and_params[-1]
+        return super().bind_with_trace(trace, args, scan_counts(params) if "ft_in" in params else params)
+
+
+def _with_groups(params: dict[str, Any]) -> dict[str, Any]:
+    rest = {name: value for name, value in params.items() if name not in ("num_consts", "num_carry")}
+    return {**rest, **scan_groups(params)}
+
+
+scan_p = _Scan("scan", multiple_results=True, memoise=False)
+if VERSION >= (0, 11):  # as JAX of the same jaxlib
+    scan_p.params_for_libraries = _with_groups
 scan_p.program_inputs = lambda params: params["jaxpr"].in_avals
 
 

@@ -5,13 +5,14 @@ The module is that of a `lowering.lowered.Lowered`.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from lowering import xla
+from lowering import platforms, plugins, xla
 from lowering.cache import entries, keys
 from lowering.partitioning import Partitioning, devices_of
 
@@ -36,6 +37,10 @@ def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers
     if type(device) is Partitioning:
         options.executable_build_options.use_spmd_partitioning = True
         options.executable_build_options.use_shardy_partitioner = True
+    if platforms.platform_of(devices[0]) == "gpu":
+        toolkit, debug_options = plugins.cuda_folder(), options.executable_build_options.debug_options
+        if toolkit and "xla_gpu_cuda_data_dir" not in os.environ.get("XLA_FLAGS", ""):
+            debug_options.xla_gpu_cuda_data_dir = toolkit
     overrides = dict([flag.split("=") for flag in named], **(overrides or {}))
     for name in _BUILD_OPTIONS.keys() & overrides.keys():
         value = _BUILD_OPTIONS[name](overrides.pop(name))

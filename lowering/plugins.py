@@ -184,18 +184,34 @@ def _gpu_options(kind: str) -> dict[str, Any]:
 
 
 def load_nvidia_libraries() -> None:
-    """Load CUDA's libraries from NVIDIA's wheels, where they are installed, so that the plugin finds them in the process."""
+    """Load CUDA's libraries from NVIDIA's wheels, where they are installed, so that the plugin finds them in the process.
+
+    There may be wheels of two versions of CUDA: the plugin takes those of its own.
+    """
     import glob
 
-    spec = importlib.util.find_spec("nvidia")
-    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     for name in _NVIDIA_LIBRARIES:
-        for folder in folders:
-            for library in sorted(glob.glob(os.path.join(glob.escape(folder), "*", "lib", f"lib{name}.so*")))[:1]:
+        for folder in _nvidia_folders():
+            for library in sorted(glob.glob(os.path.join(glob.escape(folder), "*", "lib", f"lib{name}.so*"))):
                 try:
-                    ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+                    ctypes.CDLL(library)
                 except OSError:
                     continue  # the system may have it: the plugin reports what is missing
+
+
+@functools.cache
+def cuda_folder() -> str:
+    """The folder with CUDA's assembler and its library for devices, where XLA would not look for it; '' if there is none."""
+    asked = os.environ.get("CUDA_ROOT")
+    if asked:
+        return asked
+    candidates = [os.path.join(folder, name) for name in ("cu13", "cuda_nvcc") for folder in _nvidia_folders()]
+    return next((each for each in candidates if os.path.exists(os.path.join(each, "bin", "ptxas"))), "")
+
+
+def _nvidia_folders() -> list[str]:
+    spec = importlib.util.find_spec("nvidia")
+    return list(spec.submodule_search_locations or ()) if spec is not None else []
 
 
 def _has_tpu() -> bool:

@@ -735,22 +735,24 @@ def executable_cost(executable: Any, client_of: Callable[[str], Any]) -> dict[st
 
 
 @functools.cache
-def register_lapack() -> None:
-    """Make LAPACK's custom calls known on the CPU; needed before the first of them runs."""
-    from jaxlib import lapack
+def register_lapack(platform: str = "cpu") -> None:
+    """Make LAPACK's custom calls known, and hand it to a GPU's calls that need it; before the first of them runs."""
+    from jaxlib import gpu_solver, lapack
 
     xla_client = _load_custom_calls()
-    for platform, targets in lapack.registrations().items():
+    for where, targets in lapack.registrations().items():
         for name, capsule, api_version in targets:
-            xla_client.register_custom_call_target(name, capsule, platform=platform, api_version=api_version)
+            xla_client.register_custom_call_target(name, capsule, platform=where, api_version=api_version)
     with _scipy_routines():
         lapack._lapack.initialize()
+        if platform == "gpu":
+            gpu_solver.initialize_hybrid_kernels()
 
 
 def register_calls_in(code: bytes, platform: str) -> None:
     """The same for a program from elsewhere that calls LAPACK: no rule of this process has written the calls."""
-    if b"lapack_" in code and platform == "cpu":
-        register_lapack()
+    if {"cpu": b"lapack_", "gpu": b"hybrid_"}.get(platform, code + b".") in code:
+        register_lapack(platform)
 
 
 @contextlib.contextmanager
@@ -953,8 +955,7 @@ def register_gpu_calls(package: str, name: str, api: Any) -> None:
         xla_client.register_custom_type(type_name, type_id, platform=platform)
     targets = [(target, capsule, 1) for target, capsule in extension.ffi_handlers().items()]
     for kernels in (gpu_solver, gpu_linalg, gpu_prng, gpu_sparse, gpu_rnn, gpu_triton):
-        registrations = getattr(kernels, "registrations", None)
-        targets += registrations().get(platform, []) if registrations is not None else []
+        targets += kernels.registrations().get(platform, []) if hasattr(kernels, "registrations") else []
     for target, capsule, api_version in targets:
         xla_client.register_custom_call_target(target, capsule, platform=platform, api_version=api_version)
 

@@ -27,12 +27,12 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale: flo
       is_causal: each position sees itself and those before.
       query_seq_lengths, key_value_seq_lengths: (batch,) how many positions count.
       local_window_size: how far positions see to the left and to the right.
-      implementation: None or 'xla'.
+      implementation: None or 'xla'; 'cudnn' for the kernels of NVIDIA's library, which take float16 and bfloat16.
       return_residual: also give the logsumexp of the logits, (batch, T, N).
     Returns: an array of the shape of `query`.
     """
-    if implementation not in (None, "xla"):
-        raise ValueError(f"Unsupported implementation option: {implementation}; this one is 'xla'")
+    if implementation not in (None, "xla", "cudnn"):
+        raise ValueError(f"Unsupported implementation option: {implementation}; there are 'xla' and 'cudnn'")
     check_arrays("dot_product_attention", query, key, value)
     query, key, value = (as_array(each) for each in (query, key, value))
     single = aval_of(query).ndim == 3
@@ -64,6 +64,15 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale: flo
         if each is not None and not _fits(aval_of(each).shape, (batch, heads, length, source)):
             raise TypeError(f"{name} has incompatible shapes for broadcasting: {aval_of(each).shape} does not broadcast to "
                             f"(batch, heads, T, S) = {(batch, heads, length, source)}")
+    if implementation == "cudnn":
+        from jaxlite.nn import cudnn_attention
+
+        window = (local_window_size,) * 2 if isinstance(local_window_size, int) else local_window_size
+        found = cudnn_attention.attend(query, key, value, bias, mask, query_seq_lengths, key_value_seq_lengths,
+                                       scale=float(scale), is_causal=is_causal, window=window, keeps_sums=return_residual)
+        results = [found[0], jnp.transpose(found[1], (0, 2, 1)).astype(query.dtype)] if return_residual else [found]
+        results = [each[0] if single else each for each in results]
+        return tuple(results) if return_residual else results[0]
     repeat = heads // groups
     if repeat > 1:
         key, value = jnp.repeat(key, repeat, axis=2), jnp.repeat(value, repeat, axis=2)

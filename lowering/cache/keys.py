@@ -26,7 +26,9 @@ from lowering.partitioning import devices_of
 
 FORMAT = b"jaxlite1"  # of entries; a part of every key
 _MUCH = 1 << 18  # bytes to hash
-_PORTABLE_CALL = r'custom_call @"?(lapack_|mhlo\.|tridiagonal_solve_)'  # the custom calls that mean the same in every process
+# The custom calls that mean the same in every process: XLA's own, and those of jaxlib and of its package for a GPU.
+_PORTABLE_CALL = (r'custom_call @"?(lapack_|mhlo\.|tridiagonal_solve_|annotate_device_placement|__cudnn\$|__gpu\$xla|'
+                  r'(cu|hip)(solver_|sparse_|hybrid_|_lu_pivots|_cholesky_update|_threefry2x32|_tridiagonal_solve))')
 
 settings: dict[str, Callable[[], Any]] = {
     "folder": lambda: None,
@@ -81,6 +83,8 @@ def surroundings_of(device: Any, options: Any, overrides: dict[str, Any]) -> tup
         options.device_assignment = given
     else:
         text = options.SerializeAsString()
+    if toolkit := options.executable_build_options.debug_options.xla_gpu_cuda_data_dir:
+        text = text.replace(toolkit.encode(), b"")  # where CUDA is installed does not matter
     return text, machine, settings["version"]().encode()
 
 

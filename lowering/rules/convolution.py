@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from lowering.padding import is_symbolic, pad
 from lowering.rules import lowers
 from lowering.rules.dot import PACKED, precision_config
@@ -39,8 +41,31 @@ def _conv_general_dilated(ctx: Any, lhs: Any, rhs: Any, *, window_strides: Any, 
     if ctx.platform == "cpu" and left.dtype.name in PACKED:
         product_dtype = PACKED.get(out.dtype.name, out.dtype)
         lhs, rhs = ctx.convert(lhs, left.shape, product_dtype), ctx.convert(rhs, right.shape, product_dtype)
+    if product_dtype.kind == "c" and ctx.platform == "gpu":
+        return _complex_by_parts(ctx, lhs, rhs, left.shape, right.shape, attributes)
     result = ctx.value("stablehlo.convolution", [lhs, rhs], out.shape, product_dtype, **attributes)
     return result if product_dtype == out.dtype else ctx.convert(result, out.shape, out.dtype)
+
+
+def _complex_by_parts(ctx: Any, lhs: Any, rhs: Any, left: Any, right: Any, attributes: dict[str, Any]) -> Any:
+    """By three real convolutions, as XLA has no complex ones on a GPU. For (a + bi)(c + di), c(a + b) is in both parts.
+
+    Args: `left` and `right` the shapes.
+    """
+    shape, dtype = ctx.aval_out.shape, ctx.aval_out.dtype
+    part = np.dtype(dtype.type(0).real.dtype)
+
+    def convolve(x: Any, y: Any) -> Any:
+        return ctx.value("stablehlo.convolution", [x, y], shape, part, **attributes)
+
+    a, b = (ctx.value(f"stablehlo.{name}", [lhs], left, part) for name in ("real", "imag"))
+    c, d = (ctx.value(f"stablehlo.{name}", [rhs], right, part) for name in ("real", "imag"))
+    shared = convolve(ctx.value("stablehlo.add", [a, b], left, part), c)
+    both = convolve(b, ctx.value("stablehlo.add", [c, d], right, part))
+    crossed = convolve(a, ctx.value("stablehlo.subtract", [d, c], right, part))
+    real = ctx.value("stablehlo.subtract", [shared, both], shape, part)
+    imag = ctx.value("stablehlo.add", [shared, crossed], shape, part)
+    return ctx.value("stablehlo.complex", [real, imag], shape, dtype)
 
 
 def _spec(positions: Any, names: str) -> str:

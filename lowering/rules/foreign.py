@@ -17,6 +17,8 @@ def _ffi_call(ctx: Any, *operands: Any, target_name: str, has_side_effect: bool,
               **params: Any) -> list[Any]:
     if ctx.in_computation:
         raise LoweringError(f"the native code {target_name!r} cannot run inside the function of a reduction or a scatter")
+    if target_name.startswith("__cudnn$") and ctx.platform != "gpu":
+        raise LoweringError(f"{target_name} runs on an NVIDIA GPU; this program is for the platform {ctx.platform!r}")
     config = ctx.string(legacy_backend_config or "") if custom_call_api_version < 4 else attribute(ctx, attributes)
     return custom_call(ctx, operands, ctx.avals_out, target_name, has_side_effect, config, input_layouts, output_layouts,
                        input_output_aliases, custom_call_api_version)

@@ -67,6 +67,13 @@ def _gpu_call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], res
     if dtype.name not in _PREFIX:
         raise LoweringError(f"{ctx.eqn.primitive.name} has no implementation for {dtype.name}: a GPU's libraries have "
                             f"{', '.join(_PREFIX)}. Convert the operand first.")
+    if routine.startswith("hybrid"):
+        xla.register_lapack("gpu")
+    return _vendor_call(ctx, routine, operands, results, aliases, **attributes)
+
+
+def _vendor_call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], results: Sequence[_Type],
+                 aliases: dict[int, int], **attributes: Any) -> list[Any]:
     prefix = {"cuda": "cu", "rocm": "hip"}[ctx.builder.vendor]
     return _custom_call(ctx, prefix + routine, operands, results, aliases, attributes)
 
@@ -237,6 +244,14 @@ def _triangular_solve(ctx: Any, a: Any, b: Any, *, left_side: bool, lower: bool,
                  diag="U" if unit_diagonal else "N")[0]
 
 
+@lowers("cholesky_update")
+def _cholesky_update(ctx: Any, r: Any, w: Any) -> Any:
+    if ctx.platform != "gpu" or _is_empty(ctx.aval_out):
+        return NotImplemented
+    types = [_Type(aval.shape, aval.dtype) for aval in ctx.avals_in]
+    return _gpu_call(ctx, "_cholesky_update_ffi", list(zip((r, w), types, strict=True)), types, {0: 0, 1: 1})[0]
+
+
 @lowers("lu")
 def _lu(ctx: Any, x: Any) -> list[Any]:
     aval, pivots_aval, permutation_aval = ctx.avals_out
@@ -268,6 +283,8 @@ def _permutation(ctx: Any, pivots: Any, swaps: tuple[int, ...], shape: tuple[int
     index = ctx.value("stablehlo.iota", [], shape, _i32, iota_dimension=ctx.i64(rank - 1))
     if not math.prod(swaps):
         return index
+    if ctx.platform == "gpu":  # a loop would start several kernels for each row
+        return _vendor_call(ctx, "_lu_pivots_to_permutation", [(pivots, _Type(swaps, _i32))], [_Type(shape, _i32)], {})[0]
     one = (*batch, 1)
     zero, step, count = ctx.constant(0, _i32), ctx.constant(1, _i32), ctx.count(swaps[-1], _i32)
     scalar = ctx.tensor_type((), _i32)
@@ -527,7 +544,9 @@ def _svd(ctx: Any, x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_i
     name = getattr(algorithm, "name", "DEFAULT")
     if subset_by_index not in (None, (0, _smaller(*aval.shape[-2:]))):
         raise LoweringError("svd: subset_by_index is not supported; compute all and slice")
-    known = ("DEFAULT", "QR", "JACOBI" if ctx.platform == "gpu" else "DIVIDE_AND_CONQUER")
+    known = ("DEFAULT", "QR", "DIVIDE_AND_CONQUER") if ctx.platform == "cpu" else ("DEFAULT", "QR", "JACOBI", "POLAR")
+    if ctx.builder.vendor == "rocm":
+        known = known[:3]
     if name not in known:
         raise LoweringError(f"svd: the {ctx.platform.upper()} has no {algorithm}; leave `algorithm` out, or ask for "
                             f"{' or '.join(known[1:])}")
@@ -555,6 +574,7 @@ def _svd(ctx: Any, x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_i
 
 
 _JACOBI_LIMIT = 1024  # rows and columns up to which the Jacobi method is the faster one on a GPU
+_BATCHED_LIMIT = 32  # up to which cuSOLVER handles a batch by one kernel, which gives square factors alone
 
 
 def _gpu_svd(ctx: Any, x: Any, matrix: _Type, values: _Type, left: _Type, right: _Type, full_matrices: bool,
@@ -563,10 +583,16 @@ def _gpu_svd(ctx: Any, x: Any, matrix: _Type, values: _Type, left: _Type, right:
     *batch, rows, columns = matrix.shape
     status = _Type(tuple(batch), _i32)
     options = {"full_matrices": full_matrices, "compute_uv": compute_uv}
-    if algorithm == "JACOBI" or algorithm == "DEFAULT" and max(rows, columns) <= _JACOBI_LIMIT:
-        wide = _Type((*batch, columns, right.shape[-2]), matrix.dtype, True)
-        _, found, u, v, info = _gpu_call(ctx, "solver_gesvdj_ffi", [(x, matrix)], [matrix, values, left, wide, status], {0: 0},
-                                         **options)
+    if algorithm == "POLAR" or algorithm == "JACOBI" or algorithm == "DEFAULT" and max(rows, columns) <= _JACOBI_LIMIT:
+        inner = _smaller(rows, columns)
+        if algorithm != "POLAR" and inner <= _BATCHED_LIMIT:
+            options["full_matrices"] = True
+        sizes = (rows, columns) if options["full_matrices"] else (inner, inner)
+        square = [_Type((*batch, each, size), matrix.dtype, True) for each, size in zip((rows, columns), sizes, strict=True)]
+        routine = "solver_gesvdp_ffi" if algorithm == "POLAR" else "solver_gesvdj_ffi"
+        _, found, u, v, info = _gpu_call(ctx, routine, [(x, matrix)], [matrix, values, *square, status], {0: 0}, **options)
+        u = _corner(ctx, u, square[0].shape, left.shape, left.dtype)
+        v = _corner(ctx, v, square[1].shape, (*batch, columns, right.shape[-2]), right.dtype)
         order = (*range(len(batch)), len(batch) + 1, len(batch))
         vt = ctx.value("stablehlo.transpose", [v], right.shape, right.dtype, permutation=ctx.i64s(order))
         if matrix.dtype.kind == "c":

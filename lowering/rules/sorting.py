@@ -32,6 +32,9 @@ def _comes(ctx: Any, x: Any, y: Any, dtype: Any, tied: bool) -> Any:
     """Whether x comes before y, or as well if they are `tied`: zeros are, and NaN, which comes last."""
     if dtype.kind == "b" or "int" in dtype.name:
         return ctx.compare(x, y, "LE" if tied else "LT")
+    if ctx.platform == "gpu":  # XLA calls CUB's radix sort where it finds this form
+        x, y = (_canonical_float(ctx, each, dtype) for each in (x, y))
+        return ctx.compare(x, y, "LE" if tied else "LT", "TOTALORDER")
     if tied:
         return ctx.value("stablehlo.or", [ctx.compare(x, y, "LE"), ctx.compare(y, y, "NE")], (), _boolean)
     not_after = ctx.value("stablehlo.not", [ctx.compare(x, y, "GE")], (), _boolean)  # as it is if one is NaN

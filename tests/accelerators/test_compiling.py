@@ -106,6 +106,15 @@ def test_compiles_for_a_gpu(device, name):
     assert compiled(device, *ON_GPU[name]).memory_analysis().output_size_in_bytes > 0
 
 
+def test_attention_by_cudnn(device, monkeypatch):
+    if device.platform != "gpu":
+        pytest.skip("on GPUs alone")
+    monkeypatch.setattr("jaxlite.nn.cudnn_attention._require_cudnn", lambda: 256)
+    attend = lambda *arrays: jax.nn.dot_product_attention(*arrays, implementation="cudnn", is_causal=True).astype(F).sum()
+    text = compiled(device, jax.grad(attend, (0, 1, 2)), *[[(2, 128, 4, 64), jnp.bfloat16]] * 3).as_text()
+    assert "__cudnn$fmhaSoftmax" in text and "__cudnn$fmhaSoftmaxBackward" in text
+
+
 # Of the V100, CUDA 13 knows no more.
 NAMES = [name for name, gpu in targets.GPUS.items() if isinstance(gpu.capability, tuple) and name != "v100"]
 NAMES += ["v4:2x2x1", "v5p:2x2x1", "v6e:2x2"]

@@ -54,8 +54,7 @@ _SHORTEST_ROW = 3  # elements up to which cheap operations count as well
 _COSTLY = 6  # operations for an element that are many
 _MODULUS, _ROUNDING = 20, 6  # what the absolute value of a complex number costs, and to make a bfloat16 of a float
 _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which take turns in few vectors of a row
-_TWO_WAY_ROWS = range(10, 16)  # elements of a row, for these functions
-_FEW_VECTORS = range(16, 101)  # elements of a row that are few vectors
+_TWO_WAY_ROWS, _FEW_VECTORS = range(10, 16), range(16, 101)  # elements of a row, for these functions, and in a loop
 _MANY_VECTORS = range(100, 513)  # elements of rows that are unrolled as a whole, if longer loops are
 _WHOLE_ROW, _REPEATED_WORK = range(16, 65), 32  # elements of a row that is unrolled as a whole, and what one costs: a sine
 _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on repeated rows count, and sums across rows
@@ -74,14 +73,15 @@ def options(jaxpr: Any) -> tuple[str, ...]:
     """Flags of XLA and LLVM for a program, and for the programs in its equations: none, or one of the three lists above."""
     operations = in_short_rows = in_products = in_equal_rows = across_rows = shifted = not_long = 0.0
     turned, work = _turned_rows(jaxpr, {}), dict[Any, float]()
-    for eqn, in_loop in equations(jaxpr):
+    for eqn, turns in equations(jaxpr):
+        in_loop = turns > 1
         is_across = _reduces_across_rows(eqn, in_loop)
         if _updates_one_position(eqn) or is_across and not in_loop:
             return ()
         if not eqn.outvars or call_body(eqn) is not None or bodies(eqn):
             continue
         name, out = eqn.primitive.name, eqn.outvars[0].aval
-        cost, row, turns = _cost(eqn), turned.get(eqn.outvars[0], _row(out)), _TURNS if in_loop else 1
+        cost, row = _cost(eqn), turned.get(eqn.outvars[0], _row(out))
         done = cost * getattr(out, "size", 1) * turns
         operations += done
         is_slow = row in _SHORT_ROWS and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
@@ -211,19 +211,19 @@ def _products(eqn: Any) -> int:
     return eqn.outvars[0].aval.size * math.prod(operand.shape[axis] for axis in axes)
 
 
-def equations(jaxpr: Any, in_loop: bool = False, seen: set[tuple[int, bool]] | None = None) -> Iterator[tuple[Any, bool]]:
-    """All equations, and whether they are in a loop; those of a program that is called several times once."""
+def equations(jaxpr: Any, turns: int = 1, seen: set[tuple[int, int]] | None = None) -> Iterator[tuple[Any, int]]:
+    """All equations, and how often they run; those of a program that is called several times once."""
     seen = set() if seen is None else seen
-    if (id(jaxpr), in_loop) in seen:
+    if (id(jaxpr), turns) in seen:
         return
-    seen.add((id(jaxpr), in_loop))
+    seen.add((id(jaxpr), turns))
     for eqn in jaxpr.eqns:
-        yield eqn, in_loop
+        yield eqn, turns
         inner = call_body(eqn)
         if inner is not None:
-            yield from equations(inner, in_loop, seen)
+            yield from equations(inner, turns, seen)
         for body in bodies(eqn):
-            yield from equations(body, in_loop or eqn.primitive.name in _LOOPS, seen)
+            yield from equations(body, turns * (eqn.params.get("length", _TURNS) if eqn.primitive.name in _LOOPS else 1), seen)
 
 
 def _cost(eqn: Any) -> float:

@@ -89,6 +89,8 @@ class Primitive:
     hand_over: Callable[[Callable[..., Any], Sequence[Any], dict[str, Any]], Any] | None = None
     # Where params are others in JAX: what traces of libraries get.
     params_for_libraries: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    # Of primitives that are not in JAX: what traces of libraries get in their place, a function of the operands and params.
+    known_to_libraries_as: Callable[..., Any] | None = None
     batches_always = False  # whether its batching rule is asked even where none of its operands is batched
     differentiates_always = False  # the same for derivatives
     # Of operations on programs: the types that operands have inside, by the params; and params for operands of given types

@@ -35,6 +35,8 @@ class Trace:
         """Apply a primitive to values, some of them this trace's tracers. Traces of libraries call it `process_primitive`."""
         if primitive.hand_over is not None and (process := getattr(self, f"process_{primitive}", None)) is not None:
             return primitive.hand_over(process, args, params)
+        if primitive.known_to_libraries_as is not None:
+            return primitive.known_to_libraries_as(*args, **params)
         if primitive.params_for_libraries is not None:
             params = primitive.params_for_libraries(params)
         return self.process_primitive(primitive, args, params)

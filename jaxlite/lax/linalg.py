@@ -25,7 +25,7 @@ from jaxlite.core.symbolic import smallest
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, reductions, shaping, slicing, sorting
-from jaxlite.lax.control_flow import fori_loop, scan, while_loop
+from jaxlite.lax.control_flow import custom_linear_solve, fori_loop, scan, while_loop
 from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.elementwise import INEXACT, require_kind
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
@@ -438,6 +438,22 @@ def _lu_solve(a, factors, permutation, b, *, transpose_a: bool):
     rows = shaping.broadcasted_iota(_i32, shape, last)
     _, inverse = sorting.sort_key_val(permutation, rows)
     return _rows_in_order(lower(factors, upper(factors, b)), inverse)
+
+
+def _as_linear_solve(a, factors, permutation, b, *, transpose_a: bool):
+    """In JAX's words, for traces of libraries."""
+    def product(x):
+        batch = tuple(range(aval_of(x).ndim - 2))
+        axis = aval_of(x).ndim - (2 if transpose_a else 1)
+        return dot_general(a, x, (((axis,), (aval_of(x).ndim - 2,)), (batch, batch)), Precision.HIGHEST)
+
+    def solve(transpose: bool):
+        return lambda _, given: _lu_solve(a, factors, permutation, given, transpose_a=transpose)
+
+    return custom_linear_solve(product, b, solve(transpose_a), solve(not transpose_a))
+
+
+lu_solve_p.known_to_libraries_as = _as_linear_solve
 
 
 def _rows_in_order(x, permutation):

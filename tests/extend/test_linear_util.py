@@ -175,6 +175,40 @@ def test_a_trace_of_a_library():
     np.testing.assert_allclose(jax.jit(lambda x: count(lambda y: jnp.sin(y) * 2, x)[0])(np.ones(2)), out, rtol=1e-6)
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+def test_solves_are_those_of_jax_for_libraries(transpose):
+    """A trace that knows JAX's primitives alone meets `custom_linear_solve`, whose derivatives are those of the solve."""
+
+    class Renaming(jax.core.Trace):
+        def __init__(self, parent):
+            super().__init__()
+            self.parent_trace = parent
+
+        def process_primitive(self, primitive, tracers, params):
+            seen.append(primitive.name)
+            out = primitive.bind_with_trace(self.parent_trace, [getattr(each, "value", each) for each in tracers], params)
+            return [Boxed(self, each) for each in out] if primitive.multiple_results else Boxed(self, out)
+
+    seen = []
+    a = np.array([[[1, 2], [3, 5]], [[0, 1], [2, 1]]], np.float32)
+    b = np.array([[[1], [2]], [[3], [4]]], np.float32)
+
+    def solved(a, b):
+        with core.take_current_trace() as parent:
+            trace = Renaming(parent)
+            with core.set_current_trace(trace):
+                a, b = Boxed(trace, a), Boxed(trace, b)
+                return jax.scipy.linalg.lu_solve(jax.scipy.linalg.lu_factor(a), b, trans=1).value if transpose \
+                    else jnp.linalg.solve(a, b).value
+
+    plain = np.linalg.solve(a.swapaxes(-1, -2) if transpose else a, b)
+    np.testing.assert_allclose(solved(a, b), plain, rtol=1e-4)
+    if not transpose:
+        assert "custom_linear_solve" in seen and "lu_solve" not in seen
+        tangent = jax.jvp(lambda a: solved(a, b), (a,), (np.ones_like(a),))[1]
+        np.testing.assert_allclose(tangent, -np.linalg.solve(a, np.ones_like(a) @ plain), rtol=1e-3, atol=1e-5)
+
+
 def test_scans_have_groups_for_libraries():
     """Their params are those of JAX of the same jaxlib: from 0.11 on trees of what goes in and comes out."""
     from jaxlite.core.flat_tree import nones, pack

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxlite.core.aval import MemorySpace, dual, layouts, spaces
-from jaxlite.core.config import chooses_layouts
+from jaxlite.core.config import chooses_layouts, enable_x64
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
@@ -19,6 +21,8 @@ from jaxlite.core.tracing import state
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.devices import placement
 from jaxlite.traces.jvp import Zero, add_any_p, add_tangents, cotangent_aval, instantiate, sum_of, tangent_aval
+
+_WIDE = frozenset(map(np.dtype, ("float64", "complex128", "int64", "uint64")))
 
 
 class Linear:
@@ -55,6 +59,12 @@ def transpose_rule(primitive: Any) -> Callable[..., Any]:
     return rule
 
 
+def has_wide_types(jaxpr: Jaxpr) -> bool:
+    """Whether a program computes with 64-bit types; if they are off, a block of its function had them on, and its constants
+    and zeros have to keep them."""
+    return any([getattr(var.aval, "dtype", None) in _WIDE for eqn in jaxpr.eqns for var in eqn.outvars])
+
+
 def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     """Pull cotangents back through a program.
 
@@ -70,6 +80,9 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
             return backward(jaxpr, consts, args, cotangents)
         finally:
             chooses_layouts.set_local(previous)
+    if not enable_x64.value and has_wide_types(jaxpr):
+        with enable_x64(True):
+            return backward(jaxpr, consts, args, cotangents)
     values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
     linear: set[Any] = {var for var, value in values.items() if type(value) is Linear}
 

@@ -31,7 +31,7 @@ from jaxlite.lax import shaping
 from jaxlite.numpy.api import as_array, is_array_like
 from jaxlite.traces.jvp import Zero, cotangent_aval, has_no_tangents, instantiate, jvp_flat, tangent_aval, zeros_of
 from jaxlite.traces.linearize import linearize_flat, pushing_forward
-from jaxlite.traces.transpose import Linear, backward
+from jaxlite.traces.transpose import Linear, backward, has_wide_types
 from jaxlite.transforms.gradient_targets import VJP, NotNeeded
 
 # --- shared ------------------------------------------------------------------------------------------
@@ -185,7 +185,8 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
                          + f"[{','.join(map(str, one.shape))}]" for one in (actual, aval, expected)]
                 raise ValueError("linearized function called on tangent values inconsistent with the original primal values:\n"
                                  f"Got tangent aval {names[0]} for primal aval {names[1]} but expected {names[2]}.")
-        results = iter(eval_jaxpr(jaxpr, residuals, *[each for each, flag in zip(given, nonzero, strict=True) if flag]))
+        with config.enable_x64(True) if has_wide_types(jaxpr) else nullcontext():
+            results = iter(eval_jaxpr(jaxpr, residuals, *[each for each, flag in zip(given, nonzero, strict=True) if flag]))
         tangents_out = [_typed_as(next(results) if flag else zeros_of(tangent_aval(aval)), aval)
                         for flag, aval in zip(nonzero_out, out_avals, strict=False)]
         return tree_unflatten(out_tree, tangents_out)

@@ -247,6 +247,11 @@ def test_index_of_fori_has_the_dtype_of_its_bounds():
     assert dtype_of_index(np.int8(0), np.int8(3)) == {"int8"}
     assert dtype_of_index(0, np.uint16(3)) == {"uint16"}
     assert dtype_of_index(0, 3) == {"int32"}
+    for bounds in ((0.5, 3.0), (np.float32(0), 3.5), (False, np.array(3) > 2)):  # known bounds count as integers
+        steps = int(bounds[1]) - int(bounds[0])
+        out = lax.fori_loop(*bounds, lambda i, s: s * 3.0 + i, 1.0)
+        assert out == {1: 3, 3: 32}[steps] and out.weak_type
+    assert jaxlite.grad(lambda x: lax.fori_loop(0.0, 3.0, lambda i, y: y * x, 1.0))(2.0) == 12
 
 
 def test_structure_of_while():

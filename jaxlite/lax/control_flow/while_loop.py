@@ -195,8 +195,8 @@ def fori_loop(lower, upper, body_fun: Callable, init_val, *, unroll: int | bool 
     bounds = [lower, upper]
     if type(lower) is not int or type(upper) is not int:
         bounds = _common_bounds(bounds)
-    counts_integers = all(type(bound) is int or dtypes.kind(aval_of(bound).dtype) in "iu" for bound in bounds)
-    if counts_integers and not any(isinstance(bound, Tracer) for bound in bounds):
+    is_known = not any(isinstance(bound, Tracer) for bound in bounds)
+    if is_known and all(type(bound) is int or dtypes.kind(aval_of(bound).dtype) in "iufb" for bound in bounds):
         start, stop = int(lower), int(upper)
         length = max(stop - start, 0)
         if length:
@@ -223,7 +223,9 @@ def _common_bounds(bounds: list[Any]) -> list[Any]:
     avals = [aval_of(bound) for bound in bounds]
     integers = all(dtypes.kind(aval.dtype) in "iu" and not aval.shape for aval in avals)
     if avals[0].dtype == avals[1].dtype:
-        if avals[0].shape or avals[1].shape or not integers and dtypes.kind(avals[0].dtype) != "f":
+        kind = dtypes.kind(avals[0].dtype)
+        known = not any(isinstance(bound, Tracer) for bound in bounds)  # they are converted to integers
+        if avals[0].shape or avals[1].shape or not integers and kind != "f" and not (known and kind == "b"):
             raise TypeError("lower and upper arguments to fori_loop must be scalar integers, got "
                             f"{type_text(avals[0])} and {type_text(avals[1])}")
         return bounds

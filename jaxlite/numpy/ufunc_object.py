@@ -306,6 +306,10 @@ def _accumulate(a, *, op: ufunc, axis: Any, dtype: Any):
 @api
 def _at(a, indices, b, *, op: ufunc):
     a = as_array(a)
+    if b is not None and op.__name__ not in ("add", "subtract", "multiply"):  # these keep the dtype of a
+        one, other = (lax.full_like(as_array(x), 0, shape=()) for x in (a, b))
+        result = aval_of(op.call(one, other))
+        a = a if op.folds.logical else lax.convert_element_type(a, result.dtype)
     if op.folds.scatter:
         return getattr(a.at[indices], op.folds.scatter)(b)
     if op.folds.logical:

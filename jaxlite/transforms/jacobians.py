@@ -33,9 +33,9 @@ def _basis(tree: Any) -> tuple[Any, list[tuple[int, ...]], list[int]]:
     return tree_unflatten(treedef, stacked), [aval.shape for aval in avals], sizes
 
 
-def _array_of_zeros(x: Any) -> Any:
-    """Derivatives that are float0 as int32, which arrays can hold."""
-    return shaping.full(x.shape, 0, np.int32) if getattr(x, "dtype", None) == dtypes.float0 else x
+def _array_of_zeros(x: Any, dtype: Any = np.int32) -> Any:
+    """Derivatives that are float0 as zeros of a dtype that arrays can hold."""
+    return shaping.full(x.shape, 0, dtype) if getattr(x, "dtype", None) == dtypes.float0 else x
 
 
 def _split_axis(x: Any, axis: int, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> list[Any]:
@@ -74,13 +74,13 @@ def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
         outs = vmap(push, out_axes=(None, -1, None) if has_aux else (None, -1))(basis)
         treedef = tree_flatten(primals)[1]
 
-        def unpack(column: Any) -> Any:
-            column = _array_of_zeros(column)
+        def unpack(column: Any, out: Any) -> Any:
+            column = _array_of_zeros(column, aval_of(out).dtype)
             parts = _split_axis(column, aval_of(column).ndim - 1, shapes, sizes)
             tree = tree_unflatten(treedef, parts)
             return tree[0] if isinstance(argnums, int) else tree
 
-        jacobian = tree_map(unpack, outs[1])
+        jacobian = tree_map(unpack, outs[1], outs[0])
         return (jacobian, outs[2]) if has_aux else jacobian
 
     return jacfun

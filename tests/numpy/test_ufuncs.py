@@ -674,6 +674,15 @@ def test_ufunc_methods_refuse(call, error):
         call()
 
 
+@pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types")
+def test_dtypes_at_indices():
+    """Sums, differences and products keep the dtype of the array, as updates do; other functions give their own."""
+    x = jnp.array([0, -1, 4])
+    assert {op.at(x, 0, 1.5, inplace=False).dtype.name for op in (jnp.add, jnp.subtract, jnp.multiply)} == {"int32"}
+    assert jnp.maximum.at(x, 0, 1.5, inplace=False).tolist() == [1.5, -1, 4]
+    np.testing.assert_allclose(jnp.logaddexp.at(x, jnp.array([0, 0]), 0, inplace=False), [np.log(3), -1, 4], rtol=1e-6)
+
+
 def test_ufuncs_of_one_argument_at_indices():
     x = np.arange(4)
     expected = x.copy()

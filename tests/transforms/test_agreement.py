@@ -76,12 +76,27 @@ def test_auxiliary_data_may_be_anything():
         assert aux["token"] is token and aux["text"] == "s" and aux["array"] == 3
 
 
+def test_jacobians_of_integers_have_their_dtype():
+    zeros = jax.jacfwd(lambda x: (lax.argmax(x, 0, np.uint8), x[:1].astype(np.int16)))(jnp.arange(3.0))
+    assert [(each.dtype.name, each.shape) for each in zeros] == [("uint8", (3,)), ("int16", (1, 3))]
+
+
 def test_wide_types_in_a_block_under_derivatives():
     def loss(x):
         with jax.enable_x64(True):
             return (jnp.sin(x) * jnp.arange(3.0)).sum()
 
     np.testing.assert_allclose([jax.grad(loss)(1.0), jax.jit(jax.grad(loss))(1.0)], [3 * np.cos(1)] * 2, rtol=1e-6)
+
+    def converted(x):  # cotangents are widened on the way back, outside of the block
+        with jax.enable_x64(True):
+            wide = lax.scan(lambda c, y: (c + y, c), np.float64(0), jnp.arange(3.0) * x.astype(np.float64))[0]
+            return jnp.sin(wide * 2).astype(np.float32)
+
+    x = np.float32(0.25)
+    found = jax.grad(converted)(x), jax.jit(jax.grad(converted))(x), jax.linearize(converted, x)[1](np.float32(1))
+    np.testing.assert_allclose(found, [6 * np.cos(1.5)] * 3, rtol=1e-6)
+    assert {each.dtype for each in found} == {np.dtype("float32")}
 
 
 def test_a_scan_is_transposed_beside_a_carry_that_is_known():

@@ -192,8 +192,8 @@ def dot(lhs, rhs, *, dimension_numbers: DotDimensionNumbers | None = None, preci
     if dimension_numbers is None:
         left, right = aval_of(lhs).shape, aval_of(rhs).shape
         if not (1 <= len(left) <= 2 and 1 <= len(right) <= 2 and left[-1] == right[0]):
-            raise ValueError(f"lax.dot of shapes {left} and {right}: without dimension_numbers it takes vectors and "
-                             "matrices, and the last axis of lhs must be as long as the first of rhs")
+            raise ValueError("jax.lax.dot: dimension_numbers must be specified when not performing simple un-batched "
+                             f"matrix-matrix, matrix-vector, or vector-vector products; got lhs_shape={left} rhs_shape={right}")
         dimension_numbers = (((len(left) - 1,), (0,)), ((), ()))
     return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding)
 

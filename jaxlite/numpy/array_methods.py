@@ -218,8 +218,10 @@ def _rows(x):
 def _contains(self, item):
     if len(self.shape) != 1:
         raise ValueError(f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.shape}.")
+    if isinstance(item, (list, tuple)):
+        raise TypeError(f"Array.__contains__ requires ndarray or scalar arguments, got {type(item)} at position 0.")
     if np.shape(item):
-        raise ValueError(f"Array.__contains__: search value must be scalar, got item of shape {np.shape(item)}.")
+        raise ValueError(f"Array.__contains__: query value must be a scalar, got query.shape={np.shape(item)}")
     return ufuncs.equal(self, item).any()
 
 

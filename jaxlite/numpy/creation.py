@@ -360,8 +360,9 @@ def load(file, *args, **kwargs):
     """Arrays from a `.npy` or `.npz` file, read by NumPy."""
     found = np.load(file, *args, **kwargs)
     if isinstance(found, np.ndarray) and found.dtype == np.dtype("V2"):  # NumPy's files have no word for bfloat16
-        found = found.view(dtypes.bfloat16)
-    return asarray(found) if isinstance(found, np.ndarray) else found
+        return asarray(found.view(dtypes.bfloat16))
+    # Other types that NumPy's files have no word for come as bytes, in an array of NumPy's.
+    return asarray(found) if isinstance(found, np.ndarray) and found.dtype.kind != "V" else found
 
 
 # --- devices -----------------------------------------------------------------------------------------

@@ -227,6 +227,8 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         raise ValueError("xp and fp must be one-dimensional arrays of equal size")
     extrapolate = isinstance(left, str), isinstance(right, str)
     if period is not None:
+        if dtypes.kind(aval_of(period).dtype) == "c":
+            raise ValueError(f"period must be real; got {period}")
         if not hasattr(period, "aval") and period == 0:
             raise ValueError(f"period must be a non-zero value; got {period}")
         if np.ndim(period) if not hasattr(period, "aval") else period.ndim:

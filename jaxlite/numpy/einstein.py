@@ -253,8 +253,8 @@ def _contract(left: str, a, right: str, b, keep: set[str], output: str, sizes: d
     swapped = [*batch, *right_free, *left_free]
     if left_free and right_free and swapped == [letter for letter in output if letter in swapped]:  # saves a transpose
         (lc, rc), (lb, rb) = numbers
-        return "".join(swapped), dot_general(b, a, ((rc, lc), (rb, lb)), precision=_swap(precision))
-    out = dot_general(a, b, numbers, precision=precision)
+        return "".join(swapped), dot_general(b, a, ((rc, lc), (rb, lb)), _swap(precision))
+    out = dot_general(a, b, numbers, precision)
     return "".join([*batch, *left_free, *right_free]), out
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.array import ArrayImpl
 from jaxlite.core.aval import Ints
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
@@ -597,7 +598,9 @@ def unravel_index(indices, shape: Any) -> tuple[Any, ...]:
     check_arrays("unravel_index", indices)
     if dtypes.kind(aval_of(indices).dtype) not in "iub":
         raise TypeError(f"jnp.unravel_index: indices must be integers, got dtype {aval_of(indices).dtype}")
-    sizes = shape_of(shape if hasattr(shape, "__iter__") else (shape,))
+    sizes: list[Any] = [
+        size if isinstance(size, (Tracer, ArrayImpl, np.integer)) and size.shape == () and dtypes.kind(size.dtype) in "iu"
+        else shape_of((size,))[0] for size in (shape if hasattr(shape, "__iter__") else (shape,))]
     rest = as_array(indices)
     found = []
     for size in reversed(sizes):

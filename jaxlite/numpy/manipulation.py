@@ -10,7 +10,7 @@ import contextlib
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,10 +57,17 @@ def _shape_of(name: str, a) -> Ints:
     if a is None or isinstance(a, (list, tuple)):
         source.warn(f"jnp.{name}: got {type(a).__name__}; arguments other than arrays and scalars are deprecated. "
                     "Convert them with jnp.asarray first.", DeprecationWarning)
-        return () if a is None else creation.asarray(a).shape
+        if a is None:
+            return ()
+        return np.shape(a) if any(leaf is None for leaf in _elements(a)) else creation.asarray(a).shape
     if isinstance(a, (np.ndarray, ShapeDtypeStruct, ShapedArray)):
         return a.shape
     return aval_of(a).shape if is_array_like(a) else np.shape(a)  # anything else is one object
+
+
+def _elements(a) -> Iterator[Any]:
+    for each in a:
+        yield from _elements(each) if isinstance(each, (list, tuple)) else (each,)
 
 
 def size(a, axis: int | Sequence[int] | None = None) -> int:

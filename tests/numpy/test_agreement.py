@@ -86,6 +86,12 @@ def test_what_becomes_an_array():
     assert jnp.result_type(jnp.float64) == np.float32  # without a warning
     described = jax.ShapeDtypeStruct((2, 3), np.float32)
     assert (jnp.shape(described), jnp.ndim(described), jnp.size(described, 1)) == ((2, 3), 2, 3)
+    with pytest.warns(DeprecationWarning):
+        assert jnp.shape([[1, None]]) == (1, 2)
+    with pytest.raises(TypeError, match="requires ndarray or scalar arguments, got <class 'list'>"):
+        assert [1.0] in jnp.ones(2)
+    with pytest.raises(ValueError, match=r"jax.lax.dot: dimension_numbers must be .* got lhs_shape=\(2,\) rhs_shape=\(3,\)"):
+        lax.dot(jnp.ones(2), jnp.ones(3))
 
 
 def test_what_a_mask_leaves_out_has_no_derivative():
@@ -153,7 +159,10 @@ def test_objects_that_stand_for_arrays():
 
 def test_bfloat16_in_files(tmp_path):
     jnp.save(tmp_path / "x.npy", jnp.ones(2, jnp.bfloat16))
-    assert jnp.load(tmp_path / "x.npy").dtype == jnp.bfloat16
+    loaded = jnp.load(tmp_path / "x.npy")
+    assert loaded.dtype == jnp.bfloat16 and isinstance(loaded, jax.Array)
+    jnp.save(tmp_path / "x.npy", jnp.ones(2, jnp.float8_e4m3fn))
+    assert jnp.load(tmp_path / "x.npy").view(jnp.float8_e4m3fn).tolist() == [1, 1]
 
 
 def test_strict_promotion_is_about_the_arguments():
@@ -171,7 +180,8 @@ def test_strict_promotion_is_about_the_arguments():
                 lambda: scipy.special.sici(x), lambda: scipy.linalg.rsf2csf(x, x), lambda: scipy.signal.welch(x, nperseg=2),
                 lambda: scipy.signal.csd(x, x, nperseg=2), lambda: scipy.signal.stft(x, nperseg=2),
                 lambda: scipy.signal.istft(x.astype(complex), nperseg=2), lambda: jax.image.resize(x, (3, 3), "cubic"),
-                lambda: jax.image.scale_and_translate(x, (3, 3), (0, 1), x[0], x[1], "linear")):
+                lambda: jax.image.scale_and_translate(x, (3, 3), (0, 1), x[0], x[1], "linear"),
+                lambda: scipy.special.lpmn_values(2, 2, x[0], True), lambda: scipy.special.lpmn(2, 2, x[0])):
             jax.eval_shape(function)
         with pytest.raises(ValueError, match="rank_promotion"):
             x + x[0]

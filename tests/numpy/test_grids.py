@@ -251,6 +251,8 @@ def test_ravel_and_unravel_index_against_numpy():
     close(jnp.unravel_index(np.array([3, 5], np.uint8), (3, 4)), (np.array([0, 1], np.uint8), np.array([3, 1], np.uint8)))
     close(jnp.unravel_index(np.array(5), 12), (np.array(5),))
     assert jnp.unravel_index(0, ()) == ()
+    found = jax.jit(lambda shape: jnp.unravel_index(np.array([4, 7, -1]), shape))((2, 3))
+    close(found, (np.array([1, 1, 1]), np.array([1, 2, 2])))
 
 
 # --- powers and windows ------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, broadcasts_inside, check_arrays, promote_dtypes_inexact
+from jaxlite.numpy.api import api, as_array, broadcasts_inside, check_arrays, promote_dtypes_inexact
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
@@ -92,7 +92,8 @@ def erfcx(x):
     """exp(x^2) erfc(x), which does not underflow for large x; of complex numbers, too."""
     check_arrays("erfcx", x)
     if dtypes.kind(aval_of(x).dtype) == "c":
-        return wofz(x * 1j)
+        x = as_array(x) * 1j
+        return wofz(shaping.convert(x, x.dtype, False))
     x = floats("erfcx", x)
     return _real_erfcx(shaping.convert(x, x.dtype, False))
 

@@ -41,7 +41,7 @@ def _table(count: int, z, normalized: bool):
         column[:, 0] = np.where(orders == degree, start, 0)
         first, second = (np.where(orders < limit, each, 0).astype(z.dtype)[:, None]
                          for each, limit in ((first, degree), (second, below)))
-        rows.append(first * z * rows[-1] - second * rows[-2] + column.astype(z.dtype))
+        rows.append(first * z[None] * rows[-1] - second * rows[-2] + column.astype(z.dtype))
     return jnp.stack(rows[2:], axis=1)
 
 
@@ -79,4 +79,4 @@ def lpmn(m: int, n: int, z) -> tuple[Any, Any]:
     powers, orders = _powers(count, z), np.arange(count, dtype=z.dtype)[:, None, None]
     table, higher = whole[:count, :count], whole[1:, :count]  # the derivative of the one is the other, but for its sign
     root = jnp.concatenate([jnp.ones_like(powers[:1]), 1 / powers[1:2], powers[:-2]])[:count]  # power by 1 - z^2
-    return table * powers, -higher * powers - orders * z * root * table
+    return table * powers, -higher * powers - orders * z[None, None] * root * table

@@ -50,6 +50,7 @@ class ModuleBuilder:
         ir = self.ir = xla.ir
         self.pin: Callable[[Any, list[Any], dict[Any, Any]], None] | None = None  # holds results to the layouts of their types
         self.meshes: Any = None  # `lowering.partitioning.Meshes`, in a module for several devices
+        self.is_portable = False  # whether it has to be said in the StableHLO of other versions
         self.has_extended = False  # whether a value of an extended dtype was met
         self.lower_for(platform)
         self.context = xla.make_context()

@@ -51,6 +51,7 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
     names = [argument_names[index] for index in kept]
     kind = ModuleBuilder if solve is None else SymbolicBuilder
     builder = kind(module_name(name), is_hidden, targets[0])
+    builder.is_portable = True
     if solve is not None:
         shapes = [physical(var.aval)[0] for var in program.invars]
         builder.prologue = lambda ctx, arguments: bind_variables(ctx, arguments, shapes, solve)

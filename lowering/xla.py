@@ -77,8 +77,7 @@ if not (0, 10) <= VERSION < (0, 13):
     raise ImportError(f"jaxlite works with jaxlib >= 0.10.2, < 0.13; this environment has jaxlib {VERSION_TEXT}")
 # Everything that another version of may compile a module otherwise.
 VERSIONS = (VERSION_TEXT, _jax.ifrt_version_number)
-# Whether a program over several devices that gets an array whose memory is gone ends the process, where others raise.
-CRASHES_ON_LOST_SHARDS = VERSION < (0, 11)
+CRASHES_ON_LOST_SHARDS = VERSION < (0, 11)  # on arrays whose memory is gone, in programs over several devices
 # Whether programs over several devices of the CPU may wait for each other without end, until XLA ends the process: they wait
 # in threads of one pool, which has one for each device.
 LACKS_THREADS = VERSION < (0, 12)
@@ -88,6 +87,7 @@ BARRIER_DROPPER = "cse_barrier_expander" if VERSION < (0, 11) else ""
 HAS_OLDER_EMITTER = VERSION < (0, 11)
 # Whether it uses that generator for functions that are marked as small, for all that a program may have in them.
 HAS_SMALL_FUNCTIONS = VERSION >= (0, 12)
+HAS_SCANS = VERSION >= (0, 11)  # `chlo.scan`, for running totals
 # How the names of the dtypes begin that XLA:CPU has not: a loop that reads or writes a row of an array widens all of it, in
 # every turn.
 WIDENED = ("float8",) if VERSION >= (0, 11) else ("float8", "bfloat16")
@@ -123,6 +123,7 @@ XlaRuntimeError = _jax.JaxRuntimeError
 atexit.register(_jax.collect_garbage)  # buffers without owners, while the clients still exist
 # jaxlib keeps the NumPy arguments of a call until its next one: let Python's collector free them too.
 gc.callbacks.append(lambda phase, _: _jax.collect_garbage() if phase == "stop" else None)
+to_dlpack = _jax.buffer_to_dlpack_managed_tensor
 block_until_ready = _jax.batched_block_until_ready
 weak_value_interner = weakref_lru_cache.weak_value_interner
 set_tracer_class = _jax.set_tracer_class
@@ -419,15 +420,15 @@ def rewrap(array: Any, aval: Any, sharding: Any) -> Any:
     return array._rewrap_with_aval_and_sharding(aval, sharding)
 
 
-def to_dlpack(array: Any, stream: Any = None) -> Any:
-    """A DLPack capsule that shares the array's buffer."""
-    return _jax.buffer_to_dlpack_managed_tensor(array, stream=stream)
-
-
-def from_dlpack(capsule: Any, device: Any, copy: bool | None = None) -> Any:
-    """An array over a DLPack capsule's memory; if that is not aligned to 64 bytes, a copy, or a ValueError for `copy=False`."""
+def from_dlpack(external: Any, device: Any, copy: bool | None = None) -> Any:
+    """An array over an object's memory; if that is not aligned to 64 bytes, a copy, or a ValueError for `copy=False`."""
+    stream = None  # in which what the object's library still writes on a GPU is waited for
+    if device.platform == "gpu":
+        with contextlib.suppress(_jax.JaxRuntimeError):  # not all clients have such a stream
+            stream = device.get_stream_for_external_ready_events()
+    capsule = external.__dlpack__() if stream is None else external.__dlpack__(stream=stream)
     try:
-        return _jax.dlpack_managed_tensor_to_buffer(capsule, device, None, copy)
+        return _jax.dlpack_managed_tensor_to_buffer(capsule, device, stream, copy)
     except _jax.JaxRuntimeError as error:
         if copy is False and "unaligned" in str(error):
             raise ValueError("copy=False, but the memory is not aligned to 64 bytes, so that it has to be copied") from None

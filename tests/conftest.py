@@ -34,7 +34,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit it
 # generated quickly computes them as well: other loops, without LLVM's optimizations, for the same StableHLO. Folders that are
 # about compiling, and tests marked `own_code`, get the code that users get; with TESTS_OWN_CODE=1 all do, as in
 # `make test-latest`.
-QUICK_FOLDERS = {"example_libraries", "image", "lax", "nn", "numpy", "ops", "random", "scipy", "state", "transforms"}
+QUICK_FOLDERS = {"devices", "example_libraries", "image", "lax", "nn", "numpy", "ops", "random", "scipy", "state", "transforms"}
 QUICK_OPTIONS = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": "True"}
 QUICK_OPTIONS_OF_OLDER_XLA = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": "False"}
 

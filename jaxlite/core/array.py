@@ -282,7 +282,7 @@ def _dlpack(array: Any, *, stream: Any = None, max_version: Any = None, dl_devic
     if is_spread(array) and len(array._arrays) > 1:
         raise BufferError("__dlpack__ is for arrays on one device; take one shard, x.addressable_data(0), or device_put the "
                           "array to one device first")
-    return xla.to_dlpack(_copy_of(array) if copy else array, stream)
+    return xla.to_dlpack(_copy_of(array) if copy else array, stream=stream)
 
 
 def _dlpack_device(array: Any) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, with_arrays
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, scalar, unwrapped
-from lowering import xla
+from lowering import platforms, xla
 
 # --- from data ---------------------------------------------------------------------------------------
 
@@ -307,21 +307,32 @@ def view(a, dtype=None, type=None):
     return _bitcast(a, target)
 
 
+_DLPACK_PLATFORMS = {1: "cpu", 2: "gpu", 10: "gpu"}  # by the types of devices: the CPU, CUDA, ROCm
+
+
 def from_dlpack(x, /, *, device=None, copy: bool | None = None):
     """An array over the memory of another library's array, which must not change any more.
 
     Args:
-      device: where the array is; default: the default device.
+      device: where the array is put; default: the device that has the memory.
       copy: True for memory of its own; None copies where the memory is not aligned to 64 bytes, does not go by rows, or has
         a dtype that is switched off; False then raises a ValueError (a dtype is converted all the same).
     """
     if not hasattr(x, "__dlpack__"):
         raise TypeError("The array passed to from_dlpack must have __dlpack__ and __dlpack_device__ methods.")
-    where = placement.as_device(device) if device is not None else placement.default_device()
-    if x.__dlpack_device__()[0] not in (1, 2):
-        raise ValueError(f"from_dlpack: the array lives on a device of DLPack type {x.__dlpack_device__()[0]}; only CPU "
-                         "and CUDA memory can be taken over")
-    found = xla.from_dlpack(x.__dlpack__(), where, copy)
+    kind, number = x.__dlpack_device__()
+    if kind not in _DLPACK_PLATFORMS:
+        raise ValueError(f"from_dlpack: the array lives on a device of DLPack type {kind}; only CPU and CUDA memory can be "
+                         "taken over")
+    devices = platforms.devices(_DLPACK_PLATFORMS[kind])
+    where = owner = next((each for each in devices if kind != 1 and each.local_hardware_id == number), devices[0])
+    if device is not None:
+        where = placement.as_device(device)
+    if where.platform != owner.platform:
+        if copy is False:
+            raise ValueError(f"from_dlpack: copy=False, but the array is on {owner}, so that it has to be copied to {where}")
+        return placement.put(from_dlpack(x, device=owner), where)
+    found = xla.from_dlpack(x, where, copy)
     converted = shaping.convert(found, dtypes.canonicalize_dtype(aval_of(found).dtype), False)
     by_rows = placement.layouts_module().is_laid_out(found, None)
     if converted is not found or by_rows and not copy:

@@ -162,6 +162,8 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
         if is_static and (aval.size == 0 or size == 1):
             return x
         start = identity(monoid, dtype)
+        if is_static and ctx.platform == "gpu" and name != "cumlogsumexp" and xla.HAS_SCANS and not ctx.builder.is_portable:
+            return _by_scan(ctx, x, _Run(axis, reverse, combination, start, dtype, dtype), shape)
         if is_static and (ctx.platform != "cpu" or (size <= LONGEST_WINDOW and aval.size // size > 1)):
             return _by_window(ctx, x, aval, axis, reverse, combination, start)
         if dtype.name.startswith(xla.WIDENED):
@@ -185,6 +187,21 @@ class _Run(NamedTuple):
     start: Any
     dtype: Any
     wide: Any
+
+
+def _by_scan(ctx: Any, x: Any, run: _Run, shape: tuple[int, ...]) -> Any:
+    """The running totals by XLA's own operation, which is a call of a library on a GPU."""
+    rest = shape[:run.axis] + shape[run.axis + 1:]
+    row = ctx.tensor_type(rest, run.dtype)
+    one_each = ctx.attribute("array<i32: 1, 1>")
+    scan = ctx.op("chlo.scan", [x, ctx.constant(run.start, run.dtype, rest)], [ctx.tensor_type(shape, run.dtype), row], {
+        "dimension": ctx.i64(run.axis), "is_associative": ctx.flag(True), "is_reverse": ctx.flag(run.reverse),
+        "operandSegmentSizes": one_each, "resultSegmentSizes": one_each}, regions=1)
+    body = ctx.region(scan, 0, [row, row])
+    element, total = body.arguments
+    total = run.combination(body, element, total, rest, run.dtype)
+    body.op("stablehlo.return", [total, total], [])
+    return scan.results[0]
 
 
 def _in_segments(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:

@@ -13,11 +13,14 @@ from collections.abc import Callable
 
 import pytest
 
+import jaxlite
+
 _MARK = "TESTS_WITH_EIGHT_DEVICES"
 
 
 def own_process(file: str) -> Callable[[], None] | None:
     if os.environ.get(_MARK):
+        jaxlite.config.update("jax_platforms", "cpu")
         return None
 
     def test_on_eight_devices() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxlite
-from jaxlite import lax
+from jaxlite import export, lax
 from lowering import xla
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
@@ -322,3 +322,13 @@ def test_cumulative_sums_elsewhere_are_one_window():
     """XLA knows that form; with a padding of its own before it, compiles for TPUs took minutes."""
     text = jaxlite.jit(lambda x: lax.cumsum(x, 0)).trace(np.ones(999, f32)).lower(lowering_platforms=("tpu",)).as_text()
     assert "stablehlo.reduce_window" in text and "stablehlo.pad" not in text
+
+
+@pytest.mark.skipif(not xla.HAS_SCANS, reason="this jaxlib has no such operation")
+def test_cumulative_reductions_on_gpus_are_calls_of_a_library():
+    traced = jaxlite.jit(lambda x: lax.cummax(x, 1, reverse=True)).trace(np.ones((3, 5), f32))
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert "chlo.scan" in text and "is_reverse = true" in text
+    # What is exported has to be readable by other versions.
+    exported = export.export(jaxlite.jit(lambda x: lax.cummax(x)), platforms=["cuda"])(np.ones(5, f32))
+    assert "reduce_window" in export.deserialize(exported.serialize()).mlir_module()

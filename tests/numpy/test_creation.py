@@ -458,6 +458,7 @@ def test_from_bytes_text_files_and_dlpack(tmp_path):
     check(jax.dlpack.from_dlpack(X, jax.devices()[0]), X, F32)
     check(jnp.from_dlpack(X.T), X.T, F32)
     check(jnp.from_dlpack(jnp.array(X)), X, F32)
+    assert jnp.from_dlpack(X).devices() == {jax.devices("cpu")[0]}  # where the memory is
     np.testing.assert_array_equal(np.from_dlpack(jnp.array(X)), X)
 
 

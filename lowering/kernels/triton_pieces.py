@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from lowering.kernels.triton import Kernel, Value, lowers, scalar_text, type_text
-from lowering.kernels.triton_rules import transposed
+from lowering.kernels.triton_math import compare
+from lowering.kernels.triton_rules import select, transposed
 from lowering.module import LoweringError
 
 
@@ -34,6 +37,12 @@ def halves(k: Kernel, x: Value, axis: int) -> list[Value]:
 def paired(k: Kernel, x: Value, y: Value, axis: int) -> Value:
     """Two blocks of one shape along a new axis."""
     shape = (*x.shape, 2)
+    if x.shape.count(1) == len(x.shape):  # Triton ends the process for joined blocks of one element
+        last = len(x.shape)
+        number = k.along(k.range(2), (last,), shape)
+        is_first = compare(k, "eq", number, k.constant(0, np.int32, shape))
+        first, second = (k.broadcast(k.expand(each, last), shape) for each in (x, y))
+        return _from_last(k, select(k, is_first, first, second), axis)
     out = k.op(f"tt.join {x.name}, {y.name} : {k.type(x)} -> {type_text(shape, scalar_text(x.dtype))}", shape, x.dtype)
     return _from_last(k, out, axis)
 

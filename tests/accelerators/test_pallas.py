@@ -101,6 +101,7 @@ def taken_apart(x_ref, n_ref, o_ref, small_ref):
     o_ref[...] = jnp.concatenate([lower, upper], 0) + jnp.tile(x[8:], (2, 1))
     o_ref[...] += jnp.stack([x[:, 0], x[:, 3]], -1).sum(1)[:, None]
     o_ref[...] += lax.cumlogsumexp(x, 1) + lax.population_count(n_ref[...]) + lax.clz(n_ref[...])
+    o_ref[...] += jnp.stack([x.sum(), x.max()])[1]
     small_ref[...] = lower[:4, :8] @ upper[:, :4]
     lax.while_loop(lambda _: plt.atomic_cas(small_ref.at[0, 0], 0.0, 1.0) == 1, lambda none: none, ())
 

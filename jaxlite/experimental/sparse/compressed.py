@@ -123,7 +123,8 @@ def _starts(rows, count: int):
 
 def _rows(starts, nse: int):
     """The row of each element; the number of rows for those past the end."""
-    return jnp.searchsorted(starts[1:], jnp.arange(nse, dtype=starts.dtype), side="right").astype(starts.dtype)
+    ends = jnp.zeros(nse, starts.dtype).at[starts[1:]].add(1, mode="drop", indices_are_sorted=True)
+    return jnp.cumsum(ends)  # how many rows end there or before
 
 
 @register_pytree_node_class

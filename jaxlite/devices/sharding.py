@@ -174,13 +174,16 @@ def used_axes(spec: PartitionSpec) -> list[Any]:
 
 def _check(mesh: Any, spec: Any) -> None:
     """What C++ calls for each new `NamedSharding`."""
-    if type(spec) is not PartitionSpec:
-        if mesh is _NO_MESH:
-            return
-        raise TypeError(f"NamedSharding takes a mesh and a PartitionSpec, got the spec {spec!r}: write P{spec!r}"
+    if type(spec) is PartitionSpec and isinstance(mesh, (Mesh, AbstractMesh)):
+        _check_names(mesh, spec)
+    elif mesh is not _NO_MESH:
+        raise TypeError(f"NamedSharding takes a Mesh or an AbstractMesh, got {mesh!r}" if type(spec) is PartitionSpec else
+                        f"NamedSharding takes a mesh and a PartitionSpec, got the spec {spec!r}: write P{spec!r}"
                         if isinstance(spec, tuple) else f"NamedSharding takes a mesh and a PartitionSpec, got {spec!r}")
-    if not isinstance(mesh, (Mesh, AbstractMesh)):
-        raise TypeError(f"NamedSharding takes a Mesh or an AbstractMesh, got {mesh!r}")
+
+
+@functools.lru_cache(4096)
+def _check_names(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
     seen, summed = set(), (*spec.unreduced, *spec.reduced)
     for name in (*used_axes(spec), *summed):
         if name not in mesh.shape:

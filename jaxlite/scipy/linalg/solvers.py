@@ -188,14 +188,14 @@ def _product(x, y):
     return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
 
 
-def solve_shifted(triangle, shift, side, count=None):
+def solve_shifted(triangle, diagonal, shift, side, count=None):
     """The vector x with (triangle + shift) @ x = side, for an upper triangular matrix.
 
     Args:
-      triangle: (n, n). shift: a scalar. side: (n,).
+      triangle: (n, n), whose diagonal is not read. diagonal: (n,). shift: a scalar. side: (n,).
       count: solve for the first `count` rows alone: the others are zero. A pivot of zero then counts as one.
     """
-    pivots = jnp.diagonal(triangle) + shift
+    pivots = diagonal + shift
     if count is not None:
         inside = jnp.arange(aval_of(side).shape[0]) < count
         pivots = jnp.where(inside & (pivots != 0), pivots, 1)
@@ -208,13 +208,13 @@ def _sylvester_by_schur(A, B, C) -> tuple[Any, Any, Any]:
     R, U = lax_linalg.schur(as_complex(A))
     S, V = lax_linalg.schur(as_complex(B))
     F = _product(_product(adjoint(U), as_complex(C)), V)
-    shifts = jnp.diagonal(S)
+    values, shifts = jnp.diagonal(R), jnp.diagonal(S)
 
     def column(j, Y):  # R y_j + Y S_j = f_j, with zeros in Y for columns that are not done yet
-        return Y.at[:, j].set(solve_shifted(R, shifts[j], F[:, j] - _product(Y, S[:, j])))
+        return Y.at[:, j].set(solve_shifted(R, values, shifts[j], F[:, j] - _product(Y, S[:, j])))
 
     Y = lax.fori_loop(0, aval_of(F).shape[1], column, jnp.zeros_like(F))
-    return _product(_product(U, Y), adjoint(V)), jnp.diagonal(R), shifts
+    return _product(_product(U, Y), adjoint(V)), values, shifts
 
 
 def _sylvester_by_eigenvectors(A, B, C) -> tuple[Any, Any, Any]:

@@ -59,7 +59,7 @@ def bessel_jn(z, *, v: int, n_iter: int = 50):
     n_iter = max(n_iter, v + 1)
     z = floats("bessel_jn", z)
     is_zero = z == 0
-    safe = jnp.where(is_zero, 1, z)
+    double = 2 / jnp.where(is_zero, 1, z)
     big = 1e10
 
     # J. Miller's algorithm (DLMF 3.6): backwards from an order where it is as good as zero, the recurrence is stable.
@@ -67,7 +67,7 @@ def bessel_jn(z, *, v: int, n_iter: int = 50):
     def step(index, state):
         upper, current, total, found = state
         order = n_iter - index
-        below = 2 * order.astype(z.dtype) / safe * current - upper
+        below = order.astype(z.dtype) * double * current - upper
         is_even = (order - 1) % 2 == 0
         total = total + jnp.where(is_even, jnp.where(order == 1, below, 2 * below), 0)
         found = jnp.where((jnp.arange(v + 1) == order - 1).reshape(-1, *[1] * z.ndim), below, found)

@@ -6,7 +6,8 @@ which LLVM vectorizes only once the inner one is gone. So LLVM gets a lower limi
 vectorizes rows of eight elements, which it leaves alone otherwise if it has to ask first whether arrays overlap.
 
 Programs that only compute arrays with long rows, join and sum them up and multiply matrices have no such loops: LLVM unrolls
-none of theirs, and does without its reduction of addresses, which pays for moves of short rows alone.
+none of theirs, and does without its reduction of addresses, which pays for moves of short rows, and where rows that repeat
+smaller arrays are joined to longer ones.
 
 A row that is read with its elements shifted by a few, padded or rotated, is a loop whose first and last turns differ. LLVM
 vectorizes it if it may unroll twice its code (it peels off these turns), which takes a higher limit: SHIFTED_LOOPS. Where a
@@ -72,7 +73,7 @@ _TURNS = 16  # of a loop, where it is not known
 def options(jaxpr: Any) -> tuple[str, ...]:
     """Flags of XLA and LLVM for a program, and for the programs in its equations: none, or one of the three lists above."""
     operations = in_short_rows = in_products = in_equal_rows = across_rows = shifted = not_long = 0.0
-    turned, work = _turned_rows(jaxpr, {}), dict[Any, float]()
+    turned, work, repeated = _turned_rows(jaxpr, {}), dict[Any, float](), set[Any]()
     for eqn, turns in equations(jaxpr):
         in_loop = turns > 1
         is_across = _reduces_across_rows(eqn, in_loop)
@@ -97,6 +98,8 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         in_equal_rows += turns * _repeated_work(eqn, cost, work)
         if _shifts(eqn):
             shifted += done
+        if _joins_rows(eqn, repeated):
+            not_long += out.size * turns
         if not _is_long(eqn, in_loop):
             not_long += cost * turns * max([getattr(atom.aval, "size", 1) for atom in (*eqn.invars, *eqn.outvars)])
     every = operations + in_products
@@ -119,6 +122,21 @@ def _is_long(eqn: Any, in_loop: bool) -> bool:
     if name in _JOINING:
         return bool(eqn.params[_JOINING[name]] < _last_axis(avals[-1].shape))
     return name not in _SUMS_ROWS or avals[0].dtype.kind == "f" and not in_loop
+
+
+def _joins_rows(eqn: Any, repeated: set[Any]) -> bool:
+    """Whether it makes longer rows of an array that is computed by repeating a smaller one.
+
+    The loop over a longer row divides to find each element's place in the smaller array, unless LLVM reduces addresses.
+    `repeated` has the arrays of earlier equations that are computed so, and gets this one.
+    """
+    out = eqn.outvars[0].aval
+    arrays = [atom for atom in eqn.invars if not hasattr(atom, "val")]
+    if eqn.primitive.name in _REPEATING_ROWS and any(
+            atom in repeated or atom.aval.ndim and 1 < atom.aval.size < out.size for atom in arrays):
+        repeated.update(eqn.outvars)
+    return eqn.primitive.name == "reshape" and any(
+        atom in repeated and atom.aval.shape[-1:] < out.shape[-1:] for atom in arrays)
 
 
 def _shifts(eqn: Any) -> bool:

@@ -93,12 +93,15 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (jax.nn.silu, LARGE[:24000].reshape(2000, 12)),
     (lambda x: jnp.argmax(x, axis=0), LARGE[:60000].reshape(4000, 15)),
     (lambda x: jnp.arcsinh(x).T, LARGE[:8000].reshape(800, 10)),
+    (lambda x: (x + x[0]).reshape(-1), LARGE[:16384].reshape(128, 128)),
+    (lambda x: jnp.kron(x, x), LARGE[:400].reshape(20, 20)),
 ], ids=["rows of eight", "along rows", "few across rows", "the library's", "one column", "all", "positions in longer rows",
         "few", "one position is set", "some positions", "one of few positions", "turned", "half precision",
         "shorter equal rows in a scan", "few sums across rows in a scan", "rows that are summed in a scan",
         "products of a column and a row", "cheap, in rows of five", "few, in rows of three in a scan",
         "turned for a short scan", "joined halves", "a row more", "short rows, rotated", "costly, in rows of ten",
-        "costly, in rows of twelve", "positions in long columns", "costly, in short rows that are turned"])
+        "costly, in rows of twelve", "positions in long columns", "costly, in short rows that are turned",
+        "equal rows, joined", "products of each with each, joined"])
 def test_other_programs_gain_from_short_ones(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHORT_LOOPS
 
@@ -127,8 +130,10 @@ def test_functions_that_are_called_twice_on_each_of_many_levels():
     (lambda x: x * jnp.sin(x[0]), LARGE[:8192].reshape(64, 128)),
     (lambda x: jnp.stack([x * 2, x + 1, jnp.sin(x)]), LARGE[:300]),
     (lambda x: jnp.concatenate([x, 2 * x], axis=1), CUBES),
+    (lambda x: ((x + x[0]).reshape(-1, 64), (x * 2).reshape(-1)), LARGE[:16384].reshape(128, 128)),
     (jax.grad(lambda x: jnp.sum(jax.nn.gelu(jax.nn.gelu(x @ MATRIX) @ MATRIX) ** 2)), LARGE[:2048].reshape(64, 32)),
 ], ids=["bytes", "long rows in a scan", "few short rows", "the sine of a longer row", "stacked rows", "joined rows",
+        "rows that are split",
         "gradient of layers"])
 def test_programs_without_short_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.NO_LOOPS

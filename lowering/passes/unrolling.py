@@ -30,6 +30,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from lowering.passes.dce import live_parts
 from lowering.passes.fusion import COSTLY, ELEMENTWISE, FUSIBLE, LIBRARY_REDUCTION, REDUCTIONS, RUN_COST, bodies, call_body
 
 SHORT_LOOPS = ("--unroll-threshold=75", "--vectorizer-min-trip-count=8")
@@ -51,8 +52,7 @@ _FEW = 1024  # elements that are reduced in no time
 _UPDATED, _LARGE = 2048, 65536  # elements that are not updated, and not written, in no time
 _ROW = 16  # elements that LLVM makes a vector loop of
 _SHORT_ROWS = (*range(2, 8), 11, 14, 15)  # elements; of 9, 10, 12 and 13, short loops are as fast, and compile in half the time
-_SHORTEST_ROW = 3  # elements up to which cheap operations count as well
-_COSTLY = 6  # operations for an element that are many
+_SHORTEST_ROW, _COSTLY = 3, 6  # elements up to which cheap operations count, and operations for an element that are many
 _MODULUS, _ROUNDING = 20, 6  # what the absolute value of a complex number costs, and to make a bfloat16 of a float
 _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which take turns in few vectors of a row
 _TWO_WAY_ROWS, _FEW_VECTORS = range(10, 16), range(16, 101)  # elements of a row, for these functions, and in a loop
@@ -230,12 +230,12 @@ def _products(eqn: Any) -> int:
 
 
 def equations(jaxpr: Any, turns: int = 1, seen: set[tuple[int, int]] | None = None) -> Iterator[tuple[Any, int]]:
-    """All equations, and how often they run; those of a program that is called several times once."""
+    """What a program computes that is used, and how often; equations of a program that is called several times once."""
     seen = set() if seen is None else seen
     if (id(jaxpr), turns) in seen:
         return
     seen.add((id(jaxpr), turns))
-    for eqn in jaxpr.eqns:
+    for eqn in live_parts(jaxpr)[0]:
         yield eqn, turns
         inner = call_body(eqn)
         if inner is not None:

@@ -86,6 +86,7 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (lambda x: 0.5 * x + 1, LARGE[:60000].reshape(-1, 5)),
     (lambda x: lax.scan(lambda c, row: (c * 0.5, c + row), x[0], x)[1], LARGE[:900].reshape(6, 50, 3)),
     (jax.vmap(lambda row: lax.scan(lambda c, y: (c * 0.5 + jnp.sin(y), c), 0.0, row)), LARGE[:10000].reshape(2000, 5)),
+    (repeat(lambda c: c - 0.1 * jax.grad(lambda c: jnp.arcsinh(c).sum())(c)), LARGE[:3600].reshape(300, 12)),
     (lambda x: jnp.concatenate([x, x], axis=1), LARGE[:6400].reshape(64, 100)),
     (lambda x: jnp.pad(x, ((0, 1), (0, 0))), LARGE[:6400].reshape(64, 100)),
     (lambda x: jnp.roll(x, 1, axis=1) - x, LARGE[:1024].reshape(64, 16)),
@@ -99,9 +100,9 @@ def test_programs_that_gain_from_longer_loops(f, x):
         "few", "one position is set", "some positions", "one of few positions", "turned", "half precision",
         "shorter equal rows in a scan", "few sums across rows in a scan", "rows that are summed in a scan",
         "products of a column and a row", "cheap, in rows of five", "few, in rows of three in a scan",
-        "turned for a short scan", "joined halves", "a row more", "short rows, rotated", "costly, in rows of ten",
-        "costly, in rows of twelve", "positions in long columns", "costly, in short rows that are turned",
-        "equal rows, joined", "products of each with each, joined"])
+        "turned for a short scan", "only the gradient in a scan", "joined halves", "a row more", "short rows, rotated",
+        "costly, in rows of ten", "costly, in rows of twelve", "positions in long columns",
+        "costly, in short rows that are turned", "equal rows, joined", "products of each with each, joined"])
 def test_other_programs_gain_from_short_ones(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHORT_LOOPS
 

@@ -21,32 +21,125 @@ from jaxlite.compilation.profile_summary import Summary, summary
 from jaxlite.core import source
 from lowering import platforms, xla
 
-__all__ = ["ProfileData", "ProfileEvent", "ProfileOptions", "ProfilePlane", "StepTraceAnnotation", "Summary", "TraceAnnotation",
-           "annotate_function", "device_memory_profile", "register_subprocess", "save_device_memory_profile", "start_server",
-           "start_trace", "stop_server", "stop_trace", "summary", "trace"]
+__all__ = ["ProfileData", "ProfileEvent", "ProfileLine", "ProfileOptions", "ProfilePlane", "ProfileSession",
+           "StepTraceAnnotation", "Summary", "TraceAnnotation", "annotate_function", "device_memory_profile",
+           "export_profile_data", "register_subprocess", "save_device_memory_profile", "start_server", "start_trace",
+           "stop_server", "stop_trace", "summary", "trace"]
 
 _profiling = xla.load_profiler()
 ProfileOptions: Any = _profiling.ProfileOptions
 _data = xla.load_profile_data()
 ProfileData: Any = _data.ProfileData
 ProfileEvent: Any = _data.ProfileEvent
+ProfileLine: Any = _data.ProfileLine
 ProfilePlane: Any = _data.ProfilePlane
 register_subprocess: Any = _profiling.register_subprocess
+_HAS_DATA = hasattr(_profiling, "export_to_xprof")  # older jaxlibs write no `ProfileData`
 
 
 class _Running:
     """The profile that is under way, if there is one, and the server."""
 
     lock = threading.Lock()
-    session: Any = None
-    folder = ""
-    perfetto_link = perfetto_trace = False
+    session: ProfileSession | None = None
     server: Any = None
 
 
+class ProfileSession:
+    """A profile of Python, the runtime and the devices, from `start` to `stop`, or of a `with` block; only one runs at a time.
+
+    With jaxlib 0.12 and newer, what was recorded is then its `profile_data`.
+
+    Args:
+      log_dir: the folder to write the profile to when it stops, as `trace` does; by default it is not written.
+      create_perfetto_link, create_perfetto_trace, profiler_options: as for `start_trace`.
+
+    >>> import jaxlite.numpy as jnp
+    >>> with ProfileSession() as session:
+    ...     _ = jnp.ones(3).sum().block_until_ready()
+    >>> session.is_running
+    False
+    """
+
+    def __init__(self, log_dir: os.PathLike[str] | str | None = None, create_perfetto_link: bool = False,
+                 create_perfetto_trace: bool = False, profiler_options: Any = None):
+        self.log_dir, self.profiler_options = log_dir, profiler_options
+        self.create_perfetto_link, self.create_perfetto_trace = create_perfetto_link, create_perfetto_trace
+        self._recorder: Any = None
+        self._data: Any = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._recorder is not None
+
+    @property
+    def profile_data(self) -> Any:
+        """The `ProfileData` of a profile that was stopped; None before."""
+        return self._data
+
+    def start(self) -> ProfileSession:
+        """Start to record. Raises: RuntimeError if a profile is running already."""
+        with _Running.lock:
+            if _Running.session is not None:
+                raise RuntimeError("Profile has already been started. Only one profile may be run at a time.")
+            platforms.devices()  # accelerators register their own part of the profiler
+            self._recorder = _profiling.ProfilerSession(self.profiler_options or ProfileOptions())
+            self._data, _Running.session = None, self
+        return self
+
+    def stop(self) -> Any:
+        """Stop, and write the profile if there is a folder; gives `profile_data`. Raises: RuntimeError if it does not run."""
+        with _Running.lock:
+            if self._recorder is None:
+                raise RuntimeError("No profile started")
+            recorder, self._recorder, _Running.session = self._recorder, None, None
+        if _HAS_DATA:
+            self._data = recorder.stop_and_get_profile_data()
+            if self.log_dir is not None:
+                self.export_profile_data(self.log_dir, self.create_perfetto_link, self.create_perfetto_trace)
+        elif self.log_dir is not None:
+            recorder.stop_and_export(os.fspath(self.log_dir))
+            _for_perfetto(self.log_dir, self.create_perfetto_link, self.create_perfetto_trace)
+        return self._data
+
+    def export_profile_data(self, log_dir: os.PathLike[str] | str, create_perfetto_link: bool = False,
+                            create_perfetto_trace: bool = False, session_id: str | None = None) -> None:
+        """Write it to a folder; see the function `export_profile_data`."""
+        export_profile_data(self, log_dir, create_perfetto_link, create_perfetto_trace, session_id)
+
+    def __enter__(self) -> ProfileSession:
+        return self.start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self.is_running:
+            self.stop()
+
+
+def export_profile_data(profile_data: Any, log_dir: os.PathLike[str] | str, create_perfetto_link: bool = False,
+                        create_perfetto_trace: bool = False, session_id: str | None = None) -> None:
+    """Write a profile as `start_trace` describes it.
+
+    Args:
+      profile_data: a `ProfileData`, or a `ProfileSession` that was stopped.
+      session_id: the name of its folder, under `plugins/profile`; by default the time.
+    Raises: RuntimeError if the session is running or was never started.
+    """
+    if isinstance(profile_data, ProfileSession):
+        if profile_data.is_running:
+            raise RuntimeError("Cannot export a ProfileSession while it is running. Call stop() first.")
+        profile_data = profile_data.profile_data
+        if profile_data is None:
+            raise RuntimeError("No profile data to export. Ensure the session has completed.")
+    elif not isinstance(profile_data, ProfileData):
+        raise TypeError(f"Expected ProfileData or ProfileSession, got {type(profile_data).__name__}")
+    _profiling.export_to_xprof(profile_data, os.fspath(log_dir), session_id or "")
+    _for_perfetto(log_dir, create_perfetto_link, create_perfetto_trace)
+
+
 def start_trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = False, create_perfetto_trace: bool = False,
-                profiler_options: Any = None) -> None:
-    """Start to profile Python, the runtime and the devices.
+                profiler_options: Any = None) -> ProfileSession:
+    """Start to profile Python, the runtime and the devices; gives the session.
 
     Args:
       log_dir: the folder for the profile, written when it stops: an `.xplane.pb` for XProf and TensorBoard, a
@@ -57,33 +150,24 @@ def start_trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = Fa
         trace costs.
     Raises: RuntimeError if a profile is running already.
     """
-    with _Running.lock:
-        if _Running.session is not None:
-            raise RuntimeError("Profile has already been started. Only one profile may be run at a time.")
-        platforms.devices()  # accelerators register their own part of the profiler
-        _Running.session = _profiling.ProfilerSession(profiler_options or ProfileOptions())
-        _Running.folder = os.fspath(log_dir)
-        _Running.perfetto_link, _Running.perfetto_trace = create_perfetto_link, create_perfetto_trace
+    return ProfileSession(log_dir, create_perfetto_link, create_perfetto_trace, profiler_options).start()
 
 
-def stop_trace() -> None:
-    """Stop recording and write the profile. Raises: RuntimeError if none is running."""
-    with _Running.lock:
-        if _Running.session is None:
-            raise RuntimeError("No profile started")
-        session, _Running.session = _Running.session, None
-        folder = _Running.folder
-        session.stop_and_export(folder)
-        if _Running.perfetto_link or _Running.perfetto_trace:
-            file = _perfetto_file(folder)
-            if _Running.perfetto_link:
-                _serve_to_perfetto(file)
+def stop_trace() -> Any:
+    """Stop recording and write the profile; gives its `ProfileData`, with jaxlib 0.12 and newer, else None.
+
+    Raises: RuntimeError if none is running.
+    """
+    session = _Running.session
+    if session is None:
+        raise RuntimeError("No profile started")
+    return session.stop()
 
 
 @contextmanager
-def trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = False, create_perfetto_trace: bool = False,
-          profiler_options: Any = None) -> Iterator[None]:
-    """Profile a `with` block; see `start_trace`.
+def trace(log_dir: os.PathLike[str] | str | None = None, create_perfetto_link: bool = False,
+          create_perfetto_trace: bool = False, profiler_options: Any = None) -> Iterator[ProfileSession]:
+    """Profile a `with` block; see `start_trace`. The session has the profile after the block, also without a folder.
 
     >>> import tempfile, pathlib, jaxlite, jaxlite.numpy as jnp
     >>> folder = tempfile.mkdtemp()
@@ -92,11 +176,16 @@ def trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = False, c
     >>> sorted("".join(file.suffixes[-2:]) for file in pathlib.Path(folder).rglob("*.*") if file.is_file())
     ['.json.gz', '.xplane.pb']
     """
-    start_trace(log_dir, create_perfetto_link, create_perfetto_trace, profiler_options)
-    try:
-        yield
-    finally:
-        stop_trace()
+    with ProfileSession(log_dir, create_perfetto_link, create_perfetto_trace, profiler_options) as session:
+        yield session
+
+
+def _for_perfetto(folder: os.PathLike[str] | str, link: bool, file: bool) -> None:
+    """Give Perfetto what was just written, by a link or as a file."""
+    if link or file:
+        written = _perfetto_file(os.fspath(folder))
+        if link:
+            _serve_to_perfetto(written)
 
 
 def _perfetto_file(folder: str) -> str:

@@ -40,6 +40,34 @@ def test_a_trace_has_names_and_operations(tmp_path):
     assert any("hlo_op" in stats for stats in events.values())
 
 
+@pytest.mark.skipif(not hasattr(jax.profiler, "ProfileSession"), reason="JAX of this jaxlib has none")
+def test_a_session_keeps_its_profile(tmp_path):
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    session = jax.profiler.ProfileSession(profiler_options=options)
+    with pytest.raises(RuntimeError, match="Ensure the session has completed"):
+        session.export_profile_data(tmp_path)
+    with session:
+        with pytest.raises(RuntimeError, match="already been started"):
+            jax.profiler.ProfileSession().start()
+        with pytest.raises(RuntimeError, match="No profile started"):
+            jax.profiler.ProfileSession().stop()
+        with pytest.raises(RuntimeError, match="while it is running"):
+            jax.profiler.export_profile_data(session, tmp_path)
+        with jax.profiler.TraceAnnotation("by name"):
+            pass
+        assert session.is_running and session.profile_data is None
+        found = jax.profiler.stop_trace()
+    assert not session.is_running and session.profile_data is found
+    lines = [line for plane in found.planes for line in plane.lines]
+    assert all(isinstance(line, jax.profiler.ProfileLine) for line in lines)
+    assert "by name" in {event.name for line in lines for event in line.events}
+    assert not any(tmp_path.iterdir())
+    jax.profiler.export_profile_data(found, tmp_path, create_perfetto_trace=True, session_id="mine")
+    assert b"by name" in next(tmp_path.glob("plugins/profile/mine/*.xplane.pb")).read_bytes()
+    assert (tmp_path / "plugins/profile/mine/perfetto_trace.json.gz").exists()
+
+
 def varints(data):
     value = shift = 0
     for byte in data:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import has_states, layouts
+from jaxlite.core.aval import MemorySpace, has_states, layouts
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import elementwise as e
@@ -51,7 +51,9 @@ def _zeros(aval: Any) -> Any:
         return shaping.broadcast_in_dim(rules.zero(aval.dtype), aval.shape, ())
     zeros = shaping.full(aval.shape, 0, aval.dtype) if not aval.weak_type else shaping.broadcast_in_dim(
         shaping.convert(0, aval.dtype, True), aval.shape, ())
-    return shaping.varying_as(placement.laid_out_as(zeros, aval), aval)
+    zeros = shaping.varying_as(placement.laid_out_as(zeros, aval), aval)
+    is_away = getattr(aval, "memory_space", None) is MemorySpace.Host
+    return placement.transfers().into(zeros, MemorySpace.Host) if is_away else zeros
 
 
 def _move_axis(x, source: int, target: int):

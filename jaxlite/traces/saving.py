@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jaxlite.compilation.dispatch import jit_p, said_of, said_shardings
+from jaxlite.core.aval import in_space, space_of_kind
 from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, no_effects
 from jaxlite.core.primitive import Primitive
 from jaxlite.devices import placement
+from jaxlite.traces.jvp import Zero
 
 
 class RecomputeType:
@@ -55,11 +57,16 @@ def decision(policy: Callable[..., Any], eqn: JaxprEqn) -> RecomputeType | Savea
 
 
 offload_p = Primitive("offload")
-offload_p.def_abstract_eval(lambda x, *, src, dst: x)
+offload_p.knows_spaces = True
+offload_p.def_abstract_eval(lambda x, *, src, dst: in_space(x, space_of_kind(dst)))
 offload_p.def_eager(lambda x, *, src, dst: placement.put(x, placement.of_kind(x.sharding, dst)))
 offload_p.def_batching(lambda axis, args, dims, **params: (offload_p.bind(*args, **params), dims[0]))
-offload_p.def_jvp(lambda primals, tangents, **params: (offload_p.bind(*primals, **params), tangents[0]))
-offload_p.def_transpose(lambda ct, x, **params: [ct])
+offload_p.def_jvp(lambda primals, tangents, **params: (offload_p.bind(*primals, **params), _moved(tangents[0], **params)))
+offload_p.def_transpose(lambda ct, x, *, src, dst: [_moved(ct, dst, src)])
+
+
+def _moved(x: Any, src: str, dst: str) -> Any:
+    return x if type(x) is Zero else offload_p.bind(x, src=src, dst=dst)
 
 
 class Split(NamedTuple):
@@ -101,7 +108,7 @@ def _split_eqn(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
     kept = [var for var in eqn.outvars if not isinstance(var, DropVar)]
     if isinstance(answer, SaveableType):
         return Split([eqn], kept, [])
-    away = [Var(var.aval) for var in kept]
+    away = [Var(in_space(var.aval, space_of_kind(answer.dst))) for var in kept]
     move = lambda var, to, src, dst: eqn.replace(invars=[var], outvars=[to], primitive=offload_p, effects=no_effects,
                                                  params={"src": src, "dst": dst})
     return Split([eqn, *[move(var, to, *answer) for var, to in zip(kept, away, strict=True)]], away,

@@ -54,6 +54,12 @@ def test_policies_change_no_derivative(f):
     assert np.allclose(second(ALL[-1]), second(None), atol=1e-6)
 
 
+@pytest.mark.parametrize("f, kept", [(looped, "f32<host>[4,3]"), (branched, "f32<host>[3]")])
+def test_the_type_of_what_is_offloaded_says_where_it_is(f, kept):
+    """What a program gives to the next one is where it says, and each branch gives it there."""
+    assert kept in str(jaxlite.make_jaxpr(jaxlite.grad(functools.partial(f, ALL[-1])))(W, X))
+
+
 def products(f, policy):
     return str(jaxlite.make_jaxpr(jaxlite.grad(functools.partial(f, policy), (0, 1)))(W, X)).count("dot_general")
 

@@ -178,7 +178,7 @@ class RefAccum(GradAccum):
         return Zero(self.aval) if self.ref is None else freeze(self.ref)
 
 
-def _accumulator(aval: Any) -> ValAccum:
+def accumulator(aval: Any) -> ValAccum:
     """For an argument of this type."""
     return ValAccum(tangent_aval(aval))
 
@@ -334,7 +334,7 @@ class _CallHiPrimitive(HiPrimitive):
         return _flat(_prim.out_tree, outs), _flat(_prim.out_tree, dots)
 
     def transpose(self, cotangents: Any, *operands: Any, _prim: VJPHiPrimitive) -> list[Any]:
-        given = [_accumulator(operand.aval) if is_linear(operand) else operand for operand in operands]
+        given = [accumulator(operand.aval) if is_linear(operand) else operand for operand in operands]
         _prim.transpose(tree_unflatten(_prim.out_tree, map(instantiate, cotangents)), *tree_unflatten(_prim.in_tree, given))
         return [each.freeze() if type(each) is ValAccum else None for each in given]
 
@@ -429,7 +429,7 @@ class _Linear(HiPrimitive):
     def transpose(self, cotangents: Any, *operands: Any, prim: VJPHiPrimitive, tree: Any, nonzero: tuple[bool, ...],
                   forward: bool, moves: tuple[bool, ...]) -> list[Any]:
         residuals = tree_unflatten(tree, operands[:tree.num_leaves])
-        accumulators = [_accumulator(aval) if flag else NullAccum(tangent_aval(aval))
+        accumulators = [accumulator(aval) if flag else NullAccum(tangent_aval(aval))
                         for aval, flag in zip(prim.in_avals_flat, nonzero, strict=True)]
         cotangent = tree_unflatten(prim.out_tree, [
             instantiate(each) if flag else Zero(tangent_aval(aval))
@@ -516,7 +516,7 @@ class VmapOf(VJPHiPrimitive):
         prim, (leaves, tree) = self.prim, tree_flatten(res)
 
         def backward(*values: Any) -> list[Any]:
-            accumulators = [_accumulator(aval) for aval in prim.in_avals_flat]
+            accumulators = [accumulator(aval) for aval in prim.in_avals_flat]
             prim.vjp_bwd(tree_unflatten(tree, values[:len(leaves)]), tree_unflatten(prim.out_tree, values[len(leaves):]),
                          *tree_unflatten(prim.in_tree, accumulators))
             return [instantiate(each.freeze()) for each in accumulators]

@@ -74,8 +74,8 @@ def _linearize(primitive: Primitive, of_tangents: Callable[..., Any], primals: S
     return outs[:split.num_outs], spread_tangents(tangents_out, split.nonzero_out, jaxpr.out_avals)
 
 
-def _transpose(primitive: Primitive, cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr,
-               **params: Any) -> list[Any]:
+def transpose_call(primitive: Primitive, cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr,
+                   **params: Any) -> list[Any]:
     linear = [is_linear(operand) for operand in operands]
     nonzero = [type(cotangent) is not Zero for cotangent in cotangents]
     program, consts, arrives = backward_jaxpr(jaxpr, linear, nonzero)
@@ -114,10 +114,32 @@ def _batched(sharding: Any, axis: Axis, dim: int | None) -> Any:
     return sharding.update(spec=sharding.spec.update(partitions=entries))
 
 
-def give_call_rules(primitive: Primitive, of_tangents: Callable[..., Any] = lambda params: params) -> None:
+class _Renamed:
+    """A primitive that has its program in another param, as the rules bind it."""
+
+    __slots__ = ("primitive", "param")
+
+    def __init__(self, primitive: Primitive, param: str):
+        self.primitive, self.param = primitive, param
+
+    def bind(self, *operands: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
+        return self.primitive.bind(*operands, **{self.param: jaxpr}, **params)
+
+
+def call_rule(rule: Callable[..., Any], primitive: Primitive, param: str, *options: Any) -> Callable[..., Any]:
+    """One of the rules above for a primitive that has its program in `param`."""
+    if param == "jaxpr":
+        return partial(rule, primitive, *options)
+    renamed: Any = _Renamed(primitive, param)
+    return lambda *args, **params: rule(renamed, *options, *args, jaxpr=params.pop(param), **params)
+
+
+def give_call_rules(primitive: Primitive, of_tangents: Callable[..., Any] = lambda params: params,
+                    param: str = "jaxpr") -> None:
     """Give the rules of calls to a primitive. `of_tangents` makes the params of the call that gives tangents."""
-    primitive.jvp, primitive.linearize = partial(_jvp, primitive), partial(_linearize, primitive, of_tangents)
-    primitive.transpose, primitive.batching = partial(_transpose, primitive), partial(_batch, primitive)
+    primitive.jvp = call_rule(_jvp, primitive, param)
+    primitive.linearize = call_rule(_linearize, primitive, param, of_tangents)
+    primitive.transpose, primitive.batching = call_rule(transpose_call, primitive, param), call_rule(_batch, primitive, param)
 
 
 give_call_rules(jit_p)

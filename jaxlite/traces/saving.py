@@ -200,3 +200,22 @@ def _narrow_call(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
 
 
 keeping[jit_p], narrowing[jit_p] = keep_inside, _narrow_call
+
+
+def split_as_call(primitive: Primitive, param: str) -> None:
+    """Let calls of a primitive, of the program in `param`, be split and narrowed as those of `jit` are."""
+
+    def renamed(eqn: JaxprEqn, old: str, new: str) -> JaxprEqn:
+        if eqn.primitive is not primitive:
+            return eqn
+        return eqn.replace(params={new if name == old else name: value for name, value in eqn.params.items()})
+
+    def keep(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
+        split = keep_inside(renamed(eqn, param, "jaxpr"), policy)
+        if split is None:
+            return None
+        forward, again = ([renamed(each, "jaxpr", param) for each in eqns] for eqns in (split.forward, split.again))
+        return Split(forward, split.saved, again)
+
+    keeping[primitive] = keep
+    narrowing[primitive] = lambda eqn, used: renamed(_narrow_call(renamed(eqn, param, "jaxpr"), used), "jaxpr", param)

@@ -344,3 +344,40 @@ def test_what_is_current():
 
     jax.vmap(look, axis_name="i")(X)
     assert seen == [(("i",), 3, True, 2.0), (False, True)] and jax.core.trace_ctx.is_top_level()
+
+
+@pytest.mark.skipif(not hasattr(core, "create_call_primitive"), reason="JAX of this jaxlib has none")
+def test_calls_of_a_program_keep_their_structure():
+    from jaxlite.experimental.hijax import GradAccum
+
+    away, seen = X + 1, []
+    program = jax.make_jaxpr(lambda x, y: (jnp.sin(x) * y, y * away))(1.0, 2.0)
+    sin, times = np.sin(3.0), 4 * np.cos(3.0)
+
+    def pull(cotangents, *operands, **params):
+        seen.append([isinstance(each, GradAccum) for each in operands])
+        return core.eval_jaxpr_transpose(own, cotangents, *operands, **params)
+
+    named, own = core.create_call_primitive("in a function", inline_jax_late=False), Primitive("own")
+    assert own.multiple_results is False
+    core.register_call_primitive_rules(own, "own", transpose_rule=pull)
+    for primitive in (named, own):
+        f = lambda x, y, primitive=primitive: primitive.bind(x, y, call_jaxpr=program, tag=3)[0]
+        gradient = jax.grad(f, (0, 1))
+        for pulled in (gradient, jax.jit(gradient)):
+            np.testing.assert_allclose(pulled(3.0, 4.0), [times, sin], rtol=1e-6)
+        np.testing.assert_allclose(jax.vmap(f, (0, None))(X, 2.0), 2 * np.sin(X), rtol=1e-6)
+        calls = [eqn for eqn in jax.make_jaxpr(gradient)(3.0, 4.0).eqns if eqn.primitive is primitive]
+        assert len(calls) == 2 and all(eqn.params["tag"] == 3 for eqn in calls)
+        recomputed = jax.make_jaxpr(jax.grad(jax.checkpoint(lambda x: f(jnp.exp(x), 2.0))))(1.0)  # noqa: B023
+        inside = recomputed.eqns[-1].params["jaxpr"].eqns
+        assert [len(eqn.outvars) for eqn in inside if eqn.primitive is primitive] == [1, 1]  # what is read
+    np.testing.assert_array_equal(named.bind(3.0, 2.0, call_jaxpr=program)[1], 2 * away)
+    assert seen and not any(all(flags) or not any(flags) for flags in seen)
+    text = [jax.jit(lambda x: p.bind(x, x, call_jaxpr=program)).lower(1.0).as_text() for p in (named, own)]  # noqa: B023
+    assert "call @in_a_function" in text[0] and "call" not in text[1]
+    with pytest.raises(ValueError, match="in a function calls a program of 2 values, it got 1"):
+        named.bind(1.0, call_jaxpr=program)
+    core.register_call_primitive_rules(own, transpose_rule=lambda cts, *operands, call_jaxpr: [None, None])
+    with pytest.raises(TypeError, match="the transpose rule of 'own' adds to accumulators"):
+        jax.linear_transpose(lambda y: own.bind(3.0, y, call_jaxpr=program), 4.0)((2.0, X))

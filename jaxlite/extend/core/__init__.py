@@ -52,6 +52,11 @@ from jaxlite.extend.core.values import (
 from lowering import xla as _xla
 
 if _xla.VERSION >= (0, 12):  # as JAX of the same jaxlib
+    from jaxlite.extend.core.call_primitives import (
+        create_call_primitive,
+        eval_jaxpr_transpose,
+        register_call_primitive_rules,
+    )
     from jaxlite.extend.core.programs import Jaxpr  # type: ignore[assignment]
 
     ClosedJaxpr = Jaxpr  # type: ignore[assignment,misc]
@@ -65,3 +70,5 @@ __all__ = [
     "unsafe_am_i_under_a_jit_DO_NOT_USE", "unsafe_am_i_under_a_vmap_DO_NOT_USE", "unsafe_get_axis_names_DO_NOT_USE",
     "valid_jaxtype",
 ]
+if _xla.VERSION >= (0, 12):
+    __all__ += ["create_call_primitive", "eval_jaxpr_transpose", "register_call_primitive_rules"]

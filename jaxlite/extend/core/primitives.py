@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from jaxlite.core.missing import missing
+from lowering import xla
 
 # Module -> which of its primitives: "name", or "theirs=ours".
 _HOMES = {
@@ -52,6 +53,8 @@ _HOMES = {
     "jaxlite.traces.remat_rules": "name_p remat_p=checkpoint_p",
     "jaxlite.extend.core.calls": "call_p closed_call_p",
 }
+if xla.VERSION >= (0, 12):  # as JAX of the same jaxlib
+    _HOMES["jaxlite.extend.core.call_primitives"] = "create_call_primitive eval_jaxpr_transpose register_call_primitive_rules"
 _found = {theirs: (home, ours or theirs) for home, text in _HOMES.items()
           for theirs, _, ours in (each.partition("=") for each in text.split())}
 

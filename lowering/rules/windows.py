@@ -141,6 +141,7 @@ def _monoid_combine(monoid: str) -> Combine:
 _WIDER = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 _SEGMENTS = 8  # of a long axis that are added up side by side
 _LONG = 4096  # elements along an axis from which on that pays for another loop
+_ROWS = 16  # from which on a loop along the last axis, whose steps are columns, is better along the first one
 
 
 def _accumulator(name: str, dtype: Any) -> Any:
@@ -173,7 +174,12 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
         run = _Run(axis, reverse, combination, start, working, wide)
         is_long = is_static and size >= _LONG and aval.size // size < _SEGMENTS
         x = _cast(ctx, x, shape, dtype, working)
-        totals = _in_segments(ctx, x, shape, run) if is_long else _by_loop(ctx, x, shape, run)[1]
+        if is_long:
+            totals = _in_segments(ctx, x, shape, run)
+        elif is_static and axis == len(shape) - 1 and aval.size // size >= _ROWS:
+            totals = _by_loop_turned(ctx, x, shape, run)
+        else:
+            totals = _by_loop(ctx, x, shape, run)[1]
         return _cast(ctx, totals, shape, working, dtype)
 
 
@@ -232,6 +238,19 @@ def _in_segments(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
     _, values = _by_loop(ctx, x, split, run, _cast(ctx, starts, starts_shape, wide, run.wide))
     values = ctx.value("stablehlo.reshape", [values], full, run.dtype)
     return pad(ctx, values, neutral, full, padding, run.dtype, -1)
+
+
+def _by_loop_turned(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
+    """The running totals along the last axis, which is the first one meanwhile. The elements of a column are far from each
+    other: if that is by a power of two, all of them compete for the same few places in the cache."""
+    last = len(shape) - 1
+    turned = (shape[last], *shape[:last])
+
+    def transposed(x: Any, shape: tuple[int, ...], order: Sequence[int]) -> Any:
+        return ctx.value("stablehlo.transpose", [x], shape, run.dtype, permutation=ctx.i64s(order))
+
+    _, totals = _by_loop(ctx, transposed(x, turned, [last, *range(last)]), turned, run._replace(axis=0))
+    return transposed(totals, shape, [*range(1, last + 1), 0])
 
 
 def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, total: Any = None, is_kept: bool = True) -> tuple[Any, Any]:

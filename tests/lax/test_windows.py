@@ -190,7 +190,7 @@ def test_cumulative_dtypes(name, dtype, rng):
 
 
 @pytest.mark.parametrize("name", CUMULATIVE)
-@pytest.mark.parametrize("shape, axis", [((1,), 0), ((7,), 0), ((3, 5), 1), ((2, 40, 3), 1), ((2, 3, 18), 2)])
+@pytest.mark.parametrize("shape, axis", [((1,), 0), ((7,), 0), ((3, 5), 1), ((2, 40, 3), 1), ((2, 3, 18), 2), ((2, 9, 18), 2)])
 def test_cumulative_shapes(name, shape, axis, rng):
     check_cumulative(name, rng.normal(size=shape).astype(f32), axis, 1e-5)
 

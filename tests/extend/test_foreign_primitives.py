@@ -380,4 +380,4 @@ def test_calls_of_a_program_keep_their_structure():
         named.bind(1.0, call_jaxpr=program)
     core.register_call_primitive_rules(own, transpose_rule=lambda cts, *operands, call_jaxpr: [None, None])
     with pytest.raises(TypeError, match="the transpose rule of 'own' adds to accumulators"):
-        jax.linear_transpose(lambda y: own.bind(3.0, y, call_jaxpr=program), 4.0)((2.0, X))
+        jax.linear_transpose(lambda y: own.bind(3.0, y, call_jaxpr=program), 4.0)([2.0, X])

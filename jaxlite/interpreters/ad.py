@@ -18,9 +18,15 @@ from jaxlite.traces.jvp import instantiate as instantiate_zeros
 from jaxlite.traces.jvp import zeros_of as zeros_like_aval
 from jaxlite.traces.transpose import Linear as UndefinedPrimal
 from jaxlite.traces.transpose import is_linear as is_undefined_primal
+from lowering import xla as _xla
 
 __all__ = [
     "JVPTrace", "JVPTracer", "UndefinedPrimal", "Zero", "add_jaxvals", "add_jaxvals_p", "add_tangents", "defbilinear", "defjvp",
     "defjvp2", "deflinear", "deflinear2", "get_primitive_transpose", "instantiate_zeros", "is_undefined_primal",
     "primitive_jvps", "primitive_transposes", "zeros_like_aval",
 ]
+
+if _xla.VERSION >= (0, 12):  # as JAX of the same jaxlib
+    from jaxlite.traces.program_parts import backward_pass, jvp_jaxpr
+
+    __all__ += ["backward_pass", "jvp_jaxpr"]

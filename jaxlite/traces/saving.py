@@ -151,7 +151,7 @@ def whole_or_inside(eqn: JaxprEqn, inner: Split, outvars: Sequence[Any]) -> Spli
     return Split([eqn], [var for var in eqn.outvars if not isinstance(var, DropVar)], [])
 
 
-def _call_operands(eqn: JaxprEqn, operands: Sequence[Any], ins: Callable[[Sequence[Any]], Sequence[Any]],
+def call_operands(eqn: JaxprEqn, operands: Sequence[Any], ins: Callable[[Sequence[Any]], Sequence[Any]],
                    outs: Callable[[Sequence[Any]], Sequence[Any]]) -> dict[str, Any]:
     """The params of a call with other operands and results: `ins` and `outs` make what is said of them from what was said."""
     params = {**eqn.params, "donated_invars": (False,) * len(operands)} if "donated_invars" in eqn.params else eqn.params
@@ -180,11 +180,11 @@ def keep_inside(eqn: JaxprEqn, policy: Callable[..., Any], outside: Callable[[An
     saved = [Var(outside(var.aval)) for var in inner.saved]
     operands = [*eqn.invars, *saved]
     more = [None] * len(saved)
-    first = _call_operands(eqn, eqn.invars, list, lambda outs: [*outs, *more]) | {
+    first = call_operands(eqn, eqn.invars, list, lambda outs: [*outs, *more]) | {
         "jaxpr": ClosedJaxpr(forward, closed.consts)}
     if "donated_invars" in eqn.params:
         first["donated_invars"] = eqn.params["donated_invars"]
-    second = _call_operands(eqn, operands, lambda ins: [*ins, *more], list) | {"jaxpr": ClosedJaxpr(again, closed.consts)}
+    second = call_operands(eqn, operands, lambda ins: [*ins, *more], list) | {"jaxpr": ClosedJaxpr(again, closed.consts)}
     return Split([eqn.replace(outvars=[*eqn.outvars, *saved], params=first)], saved,
                  [eqn.replace(invars=operands, params=second)])
 
@@ -195,7 +195,7 @@ def _narrow_call(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
     read = read_inputs(jaxpr)
     operands = pick(eqn.invars, read)
     return eqn.replace(invars=operands, outvars=pick(eqn.outvars, used), params={
-        **_call_operands(eqn, operands, lambda ins: pick(ins, read), lambda outs: pick(outs, used)),
+        **call_operands(eqn, operands, lambda ins: pick(ins, read), lambda outs: pick(outs, used)),
         "jaxpr": ClosedJaxpr(jaxpr.replace(invars=pick(jaxpr.invars, read)), closed.consts)})
 
 

@@ -1,4 +1,4 @@
-"""Rules for dead code: a library's, and that of custom_vjp's `optimize_remat`."""
+"""Rules for dead code: a library's, and that of custom_vjp's `optimize_remat`; programs cut and rearranged."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import pytest
 
 import jaxlite as jax
 import jaxlite.numpy as jnp
+from jaxlite import lax
 from jaxlite.extend.core import Primitive
 from jaxlite.extend.rule_tables import RuleError
+from jaxlite.interpreters import ad
 from jaxlite.interpreters import partial_eval as pe
+from jaxlite.traces import program_parts as parts
 from jaxlite.traces.remat_opt import remat_opt_p
 
 
@@ -80,3 +83,53 @@ def test_a_scalar_takes_the_axes_of_bounds_of_one_number():
     assert drawn.shape == (1,) and drawn[0] == jax.random.uniform(jax.random.key(0))
     with pytest.raises(ValueError, match="must broadcast"):
         jax.random.uniform(jax.random.key(0), (), jnp.float32, jnp.zeros(2), 1.0)
+
+
+def test_programs_are_split_by_what_is_known():
+    away = np.float32([1, 2, 3])
+
+    @jax.make_jaxpr
+    def program(a, b, c):
+        cosine, product = jax.jit(lambda a, b: (jnp.cos(a), -jnp.sin(a) * b))(a, b)
+        carry, (unknown, known) = lax.scan(lambda c, x: (c + 1, (c * x, jnp.sin(c))), a, jnp.stack([b, b]))
+        first, second = lax.cond(a > 0, lambda: (a * b, a + 1), lambda: (b, a))
+        return cosine, product, carry, unknown, known, first, second, away * a, away * c, 5.0
+
+    program = program(1.0, 2.0, 3.0)
+    values, flags = [0.5, 2.0, 3.0], [False, True, True]
+    expected = jax.extend.core.jaxpr_as_fun(program)(*values)
+    for instantiate in (False, [False] * 9 + [True]):
+        early, late, unknown, residuals = parts.partial_eval_jaxpr_nounits(program, flags, instantiate)
+        assert unknown == [False, True, False, True, False, True, False, False, True, instantiate is not False]
+        outs = jax.extend.core.jaxpr_as_fun(early)(values[0])
+        saved = outs[len(outs) - len(residuals):]
+        assert list(map(np.shape, saved)) == [aval.shape for aval in residuals]
+        given, rest = iter(outs), iter(jax.extend.core.jaxpr_as_fun(late)(*saved, *values[1:]))
+        for flag, wanted in zip(unknown, expected, strict=True):
+            np.testing.assert_allclose(next(rest if flag else given), wanted, rtol=1e-6)
+        assert "sin" not in str(late)  # the call's sine and the loop's are known
+    assert hasattr(pe, "partial_eval_jaxpr_nounits") == hasattr(jax.extend.core, "create_call_primitive")
+
+
+def test_programs_are_rearranged_and_differentiated():
+    away = np.float32([1, 2, 3])
+    program = jax.make_jaxpr(lambda x, y: (x * away, x * y))(1.0, 2.0)
+    run = lambda program, *args: jax.core.eval_jaxpr(program.jaxpr, program.consts, *args)
+    whole = parts.convert_constvars_jaxpr(program)
+    assert not whole.consts and parts.close_jaxpr(whole.jaxpr) is parts.close_jaxpr(whole.jaxpr)
+    np.testing.assert_array_equal(run(whole, away, 2.0, 5.0)[0], 2 * away)
+    assert parts.convert_constvars_jaxpr(program.jaxpr).invars == whole.jaxpr.invars
+    with pytest.raises(ValueError, match="convert_constvars_jaxpr makes them inputs"):
+        parts.close_jaxpr(program.jaxpr)
+    np.testing.assert_array_equal(run(parts.move_binders_to_back(program, [True, False]), 5.0, 2.0)[0], 2 * away)
+    assert run(parts.prune_closed_jaxpr_outputs(program, [False, True]), 2.0, 5.0) == [10]
+    tangents, nonzero = parts.jvp_jaxpr(program, [False, True], [True, False])
+    assert nonzero == [True, True] and parts.jvp_jaxpr(program, [False, True], False)[1] == [False, True]
+    np.testing.assert_array_equal(run(tangents, 2.0, 5.0, 1.0)[2], [0, 0, 0])
+    assert run(tangents, 2.0, 5.0, 1.0)[3] == 2
+    linear = ad.UndefinedPrimal(program.in_avals[0])
+    pulled = parts.backward_pass(program.jaxpr, False, program.consts, [linear, 5.0], [away, np.float32(10)])
+    assert pulled[0] == 14 + 50 and isinstance(pulled[1], ad.Zero)
+    avals = parts.abstract_eval_fun(lambda x, *, k: [x * k, x[0]], jax.core.ShapedArray((2,), np.float32),
+                                    debug_info=program.jaxpr.debug_info, k=2)
+    assert [aval.shape for aval in avals] == [(2,), ()]

@@ -60,6 +60,18 @@ def test_polynomial(count):
     np.testing.assert_allclose(slope, expected.deriv()(x.astype(float)), rtol=1e-5)
 
 
+def test_coefficients_of_a_long_polynomial():
+    """As an array they stay one; single ones may have the shape of x."""
+    coefficients, x = np.linspace(-1, 1, 12).astype(np.float32), np.array([0.5, -1.5], np.float32)
+    text = str(jaxlite.make_jaxpr(lax.polynomial)(x, coefficients))
+    assert text.count("scan[") == 1 and "slice" not in text and "stack" not in text
+    powers = np.vander(x.astype(float), 12, increasing=True)
+    slopes = jaxlite.grad(lambda c: lax.polynomial(x, c).sum())(coefficients)
+    np.testing.assert_allclose(slopes, powers.sum(0), rtol=1e-6)
+    for each in ([*coefficients[:-1], np.stack([coefficients[-1]] * 2)], np.stack([coefficients] * 2, 1)):
+        np.testing.assert_allclose(lax.polynomial(x, each), powers @ coefficients, rtol=1e-5)
+
+
 def test_erfcinv():
     y = np.array([0, 1e-30, 1e-5, 0.3, 1, 1.7, 2, 2.1], np.float32)
     np.testing.assert_allclose(erfcinv(y), scipy.special.erfcinv(y.astype(float)), rtol=1e-6)

@@ -23,13 +23,29 @@ def polynomial(x, coeffs: Sequence[Any], *, unroll: int | None = None):
     Array(34., dtype=float32, weak_type=True)
     """
     aval = aval_of(x)
-    terms = [shaping.convert(each, aval.dtype, aval.weak_type and not aval.shape and not isinstance(each, Tracer)
-                             and not aval_of(each).shape) for each in coeffs]  # the weak types of JAX
-    start = shaping.full_like(x, 0)
-    if len(terms) <= (8 if unroll is None else unroll):
-        for term in terms[::-1]:
-            start = ew.add(ew.mul(start, x), term)
-        return start
-    shape = shaping.broadcast_shapes(aval_of(x).shape, *(aval_of(term).shape for term in terms))
-    x, start, *terms = (shaping.broadcast_in_dim(each, shape, range(aval_of(each).ndim)) for each in (x, start, *terms))
-    return scan(lambda value, term: (ew.add(ew.mul(value, x), term), None), start, shaping.stack(terms[::-1]))[0]
+    is_weak = aval.weak_type and not aval.shape
+    convert = lambda each, rank=0: shaping.convert(  # to the weak types of JAX
+        each, aval.dtype, is_weak and not isinstance(each, Tracer) and len(aval_of(each).shape) == rank)
+    is_loop = len(coeffs) > (8 if unroll is None else unroll)
+    if is_loop and hasattr(coeffs, "dtype"):  # XLA compiles for long what takes an array apart
+        terms = shaping.rev(convert(coeffs, 1), [0])
+        shape = shaping.broadcast_shapes(aval.shape, aval_of(terms).shape[1:])
+    else:
+        each_term = [convert(each) for each in coeffs][::-1]
+        if not is_loop:
+            value = shaping.full_like(x, 0)
+            for term in each_term:
+                value = ew.add(ew.mul(value, x), term)
+            return value
+        shapes = [aval_of(term).shape for term in each_term]
+        shape = shaping.broadcast_shapes(aval.shape, *shapes)
+        if any(shapes):
+            each_term = [_broadcast(term, shape) for term in each_term]
+        terms = shaping.stack(each_term)
+    x = _broadcast(x, shape)
+    step = lambda value, term: (ew.add(ew.mul(value, x), _broadcast(term, shape)), None)
+    return scan(step, shaping.full_like(x, 0), terms)[0]
+
+
+def _broadcast(x: Any, shape: tuple[int, ...]) -> Any:
+    return shaping.broadcast_in_dim(x, shape, range(aval_of(x).ndim))

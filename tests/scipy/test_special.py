@@ -186,6 +186,13 @@ def test_beta_of_large_numbers_is_that_of_its_product(x64):
         np.testing.assert_allclose(special.betaln(float(a), b), exact, rtol=1e-14)
 
 
+def test_logit_near_a_half_and_its_derivative_at_the_ends(x64):
+    x = 0.5 + np.array([0.049, 0.034 + 0.034j, -0.01j])
+    np.testing.assert_allclose(special.logit(x), 2 * np.arctanh(2 * (x - 0.5)), rtol=1e-15)
+    slopes = jaxlite.vmap(jaxlite.grad(special.logit))(np.array([0.0, 0.5, 1.0]))
+    np.testing.assert_array_equal(slopes, [np.inf, 4, np.inf])
+
+
 DERIVATIVES = [  # name, a point for each argument that is differentiated
     ("gammaln", (2.3,)), ("gamma", (2.3,)), ("beta", (2.3, 1.4)), ("betaln", (2.3, 20.0)), ("betaln", (12.0, 20.0)),
     ("digamma", (2.3,)), ("gammainc", (1.5, 2.0)), ("poch", (1.5, 2.2)), ("comb", (5.5, 2.2)), ("xlogy", (0.5, 2.0)),

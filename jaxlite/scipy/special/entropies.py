@@ -92,17 +92,22 @@ def expit(x):
     return lax.logistic(floats("expit", x, complex=True))
 
 
+@custom_jvp
+def _logit(x):
+    # Near 1/2, where the quotient is near 1, its distance from there is exact: 2 atanh(2 (x - 1/2)), DLMF 4.38.5.
+    far = x - 0.5
+    terms = [4**(k + 1) / (2 * k + 1) for k in range(8 if x.dtype in (np.float64, np.complex128) else 4)]
+    return jnp.where(jnp.abs(far) < 0.05, far * polynomial(terms, far * far), jnp.log(x / (1 - x)))
+
+
+_logit.defjvps(lambda t, out, x: t / (x * (1 - x)))
+
+
 @api
 @strong_arrays
 def logit(x):
     """The inverse of the logistic function, log(x / (1 - x)), for x in [0, 1]."""
-    x = floats("logit", x, complex=True)
-    # Near 1/2, where the quotient is near 1, its distance from there is exact: 2 atanh(2x - 1), DLMF 4.38.5.
-    twice = 2 * (x - 0.5)
-    is_near = jnp.abs(twice) < 0.1
-    safe = jnp.where(is_near, twice, 0)
-    terms = [2 / (2 * k + 1) for k in range(9 if x.dtype == np.float64 else 5)]
-    return jnp.where(is_near, safe * polynomial(terms, safe * safe), jnp.log(x / (1 - x)))
+    return _logit(floats("logit", x, complex=True))
 
 
 def _power_transformed(log, power):

@@ -32,9 +32,19 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit it
 
 # Most of the time goes into XLA's code generation for tiny programs. Where values are held to a tolerance, code that is
 # generated quickly computes them as well: other loops, without LLVM's optimizations, for the same StableHLO. Folders that are
-# about compiling, and tests marked `own_code`, get the code that users get; with TESTS_OWN_CODE=1 all do, as in
-# `make test-latest`.
-QUICK_FOLDERS = {"devices", "example_libraries", "image", "lax", "nn", "numpy", "ops", "random", "scipy", "state", "transforms"}
+# about compiling, and tests marked `own_code`, get the code that users get. With TESTS_OWN_CODE=1, as in `make test-latest`,
+# all do but those about rules and about several devices, which no code generation changes.
+COMPARED_FOLDERS = {"example_libraries", "image", "lax", "nn", "numpy", "ops", "random", "scipy", "state", "transforms"}
+QUICK_FOLDERS = COMPARED_FOLDERS | {"devices", "experimental"}
+
+
+def is_quick(item: pytest.Item, folder: str) -> bool:
+    """Whether a test's programs are compiled quickly."""
+    if folder not in QUICK_FOLDERS or item.get_closest_marker("own_code") is not None:
+        return False
+    return not os.environ.get("TESTS_OWN_CODE") or folder == "devices" or item.path.name.endswith("_rules.py")
+
+
 QUICK_OPTIONS = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": "True"}
 QUICK_OPTIONS_OF_OLDER_XLA = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": "False"}
 
@@ -68,8 +78,8 @@ def generate_code(*, quick: bool) -> None:
         jaxlite.clear_caches()
 
 
-# In the same folders each eager operation is compiled at once, as its rules for XLA are what is tested. NumPy computes it as
-# well where it may: its results are compared with the compiled ones to the bit.
+# In most of these folders each eager operation is compiled at once, as its rules for XLA are what is tested. NumPy computes it
+# as well where it may: its results are compared with the compiled ones to the bit.
 def compare_with_compiled(program: Any, leaves: Any, device: Any, committed: bool, outs: list[Any]) -> None:
     """Fail where NumPy's results are not those of the executable."""
     for ours, theirs in zip(outs, program.executable(device, committed)(leaves), strict=True):
@@ -88,12 +98,10 @@ def compare_eager_operations(on: bool) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
-    if folder in QUICK_FOLDERS or "jaxlite.traces.host" in sys.modules:
-        compare_eager_operations(folder in QUICK_FOLDERS)
-    if os.environ.get("TESTS_OWN_CODE"):
-        return
+    if folder in COMPARED_FOLDERS or "jaxlite.traces.host" in sys.modules:
+        compare_eager_operations(folder in COMPARED_FOLDERS)
     if folder in QUICK_FOLDERS or "lowering.xla" in sys.modules:  # no test of another folder loads jaxlite for this
-        generate_code(quick=folder in QUICK_FOLDERS and item.get_closest_marker("own_code") is None)
+        generate_code(quick=is_quick(item, folder))
 
 
 hypothesis.settings.register_profile("jaxlite", derandomize=True, deadline=None, database=None)

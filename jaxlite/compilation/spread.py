@@ -179,8 +179,12 @@ def stay_with_call(program: Program) -> bool:
     return True
 
 
-def meshes_in(jaxpr: Jaxpr) -> Iterator[Any]:
-    """The meshes that a program's equations name."""
+def meshes_in(jaxpr: Jaxpr, seen: set[int] | None = None) -> Iterator[Any]:
+    """The meshes that a program's equations name; those of a program that is called several times once."""
+    seen = set() if seen is None else seen
+    if id(jaxpr) in seen:
+        return
+    seen.add(id(jaxpr))
     for eqn in jaxpr.eqns:
         params = eqn.params
         if params:
@@ -193,7 +197,7 @@ def meshes_in(jaxpr: Jaxpr) -> Iterator[Any]:
             if isinstance(mesh, (Mesh, AbstractMesh)):
                 yield mesh
             for inner in jaxprs_in_params(params):
-                yield from meshes_in(inner)
+                yield from meshes_in(inner, seen)
 
 
 def concrete(program: Program) -> Mesh | None:

@@ -163,7 +163,7 @@ def test_dot_of_vectors_and_matrices(rng):
         a, b = draw(rng, left), draw(rng, right)
         np.testing.assert_array_equal(lax.dot(a, b), a @ b)
     for left, right in (((), (3,)), ((2, 3, 4), (4,)), ((2, 3), (2, 3))):
-        with pytest.raises(ValueError, match="shapes"):
+        with pytest.raises(ValueError, match="lhs_shape"):
             lax.dot(np.zeros(left, f32), np.zeros(right, f32))
 
 

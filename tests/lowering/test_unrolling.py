@@ -118,6 +118,7 @@ def test_programs_that_read_rows_shifted(f, x):
 
 
 def test_functions_that_are_called_twice_on_each_of_many_levels():
+    assert jax.sharding.Mesh  # once that is loaded, programs are searched for meshes
     f = jax.jit(lambda x: (x - jnp.roll(x, 1)).reshape(16, 32).T.reshape(-1))
     for _ in range(25):
         f = jax.jit(lambda x, f=f: f(f(x)))

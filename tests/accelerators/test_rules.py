@@ -177,7 +177,7 @@ def test_several_devices(topology):
 
 
 # Their tests compile them for CPUs; where they ask for the platform, another program here does.
-ELSEWHERE = {"call_exported", "pallas_call", "threefry2x32", "offload", "custom_partitioning", "xla_metadata_call"}
+ELSEWHERE = {"call_exported", "pallas_call", "threefry2x32", "offload", "custom_partitioning", "xla_metadata_call", "ffi_call"}
 
 
 def test_every_rule_that_asks_for_the_platform_has_a_program(topology):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lowering import platforms, plugins, xla
+from lowering import platforms, xla
 from lowering.cache import entries, keys
 from lowering.partitioning import Partitioning, devices_of
 
@@ -38,6 +38,8 @@ def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers
         options.executable_build_options.use_spmd_partitioning = True
         options.executable_build_options.use_shardy_partitioner = True
     if platforms.platform_of(devices[0]) == "gpu":
+        from lowering import plugins
+
         toolkit, debug_options = plugins.cuda_folder(), options.executable_build_options.debug_options
         if toolkit and "xla_gpu_cuda_data_dir" not in os.environ.get("XLA_FLAGS", ""):
             debug_options.xla_gpu_cuda_data_dir = toolkit

@@ -474,6 +474,10 @@ class RuleContext:
                                                  context=self.builder.context)
         return attribute
 
+    def transposed(self, x: Any, shape: Sequence[int], order: Sequence[int], dtype: Any) -> Any:
+        """A value of this shape with its axes in another order."""
+        return self.value("stablehlo.transpose", [x], [shape[axis] for axis in order], dtype, permutation=self.i64s(order))
+
     def broadcast(self, x: Any, from_shape: Sequence[int], to_shape: Sequence[int], dtype: Any) -> Any:
         """Broadcast a scalar or a value of the same rank to a shape."""
         to_shape = tuple(to_shape)

@@ -738,7 +738,7 @@ def executable_cost(executable: Any, client_of: Callable[[str], Any]) -> dict[st
 @functools.cache
 def register_lapack(platform: str = "cpu") -> None:
     """Make LAPACK's custom calls known, and hand it to a GPU's calls that need it; before the first of them runs."""
-    from jaxlib import gpu_solver, lapack
+    from jaxlib import lapack
 
     xla_client = _load_custom_calls()
     for where, targets in lapack.registrations().items():
@@ -746,13 +746,13 @@ def register_lapack(platform: str = "cpu") -> None:
             xla_client.register_custom_call_target(name, capsule, platform=where, api_version=api_version)
     with _scipy_routines():
         lapack._lapack.initialize()
-        if platform == "gpu":
-            gpu_solver.initialize_hybrid_kernels()
+        if platform == "gpu":  # programs of the CPU do not wait for that module
+            importlib.import_module("jaxlib.gpu_solver").initialize_hybrid_kernels()
 
 
 def register_calls_in(code: bytes, platform: str) -> None:
     """The same for a program from elsewhere that calls LAPACK: no rule of this process has written the calls."""
-    if {"cpu": b"lapack_", "gpu": b"hybrid_"}.get(platform, code + b".") in code:
+    if (name := {"cpu": b"lapack_", "gpu": b"hybrid_"}.get(platform)) and name in code:
         register_lapack(platform)
 
 

@@ -178,9 +178,16 @@ class RefAccum(GradAccum):
         return Zero(self.aval) if self.ref is None else freeze(self.ref)
 
 
-def accumulator(aval: Any) -> ValAccum:
+def _accumulator(aval: Any) -> ValAccum:
     """For an argument of this type."""
     return ValAccum(tangent_aval(aval))
+
+
+def accumulated(rule: Callable[..., Any], operands: Sequence[Any]) -> list[Any]:
+    """The cotangents of operands: those that a result is linear in are accumulators, to which the rule adds."""
+    given = [_accumulator(operand.aval) if is_linear(operand) else operand for operand in operands]
+    rule(*given)
+    return [each.freeze() if is_linear(operand) else None for each, operand in zip(given, operands, strict=True)]
 
 
 class VJPHiPrimitive:
@@ -334,9 +341,8 @@ class _CallHiPrimitive(HiPrimitive):
         return _flat(_prim.out_tree, outs), _flat(_prim.out_tree, dots)
 
     def transpose(self, cotangents: Any, *operands: Any, _prim: VJPHiPrimitive) -> list[Any]:
-        given = [accumulator(operand.aval) if is_linear(operand) else operand for operand in operands]
-        _prim.transpose(tree_unflatten(_prim.out_tree, map(instantiate, cotangents)), *tree_unflatten(_prim.in_tree, given))
-        return [each.freeze() if type(each) is ValAccum else None for each in given]
+        cotangent = tree_unflatten(_prim.out_tree, map(instantiate, cotangents))
+        return accumulated(lambda *given: _prim.transpose(cotangent, *tree_unflatten(_prim.in_tree, given)), operands)
 
     def batch(self, axis: Any, args: Any, dims: Any, *, _prim: VJPHiPrimitive) -> Any:
         values, places = tree_unflatten(_prim.in_tree, args), tree_unflatten(_prim.in_tree, dims)
@@ -429,7 +435,7 @@ class _Linear(HiPrimitive):
     def transpose(self, cotangents: Any, *operands: Any, prim: VJPHiPrimitive, tree: Any, nonzero: tuple[bool, ...],
                   forward: bool, moves: tuple[bool, ...]) -> list[Any]:
         residuals = tree_unflatten(tree, operands[:tree.num_leaves])
-        accumulators = [accumulator(aval) if flag else NullAccum(tangent_aval(aval))
+        accumulators = [_accumulator(aval) if flag else NullAccum(tangent_aval(aval))
                         for aval, flag in zip(prim.in_avals_flat, nonzero, strict=True)]
         cotangent = tree_unflatten(prim.out_tree, [
             instantiate(each) if flag else Zero(tangent_aval(aval))
@@ -516,7 +522,7 @@ class VmapOf(VJPHiPrimitive):
         prim, (leaves, tree) = self.prim, tree_flatten(res)
 
         def backward(*values: Any) -> list[Any]:
-            accumulators = [accumulator(aval) for aval in prim.in_avals_flat]
+            accumulators = [_accumulator(aval) for aval in prim.in_avals_flat]
             prim.vjp_bwd(tree_unflatten(tree, values[:len(leaves)]), tree_unflatten(prim.out_tree, values[len(leaves):]),
                          *tree_unflatten(prim.in_tree, accumulators))
             return [instantiate(each.freeze()) for each in accumulators]

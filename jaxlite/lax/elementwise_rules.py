@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import MemorySpace, has_states, layouts
+from jaxlite.core.aval import has_states, layouts, spaces
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import elementwise as e
@@ -40,7 +40,7 @@ from jaxlite.lax.reductions import reduce_sum
 from jaxlite.traces import batching, jvp
 from jaxlite.traces.batching import Axis, def_elementwise
 from jaxlite.traces.jvp import Zero, def_jvp, def_zero, zero_for
-from jaxlite.traces.transpose import def_bilinear, is_linear
+from jaxlite.traces.transpose import def_bilinear, in_memory_of, is_linear
 from lowering.xla import VERSION
 
 
@@ -52,8 +52,7 @@ def _zeros(aval: Any) -> Any:
     zeros = shaping.full(aval.shape, 0, aval.dtype) if not aval.weak_type else shaping.broadcast_in_dim(
         shaping.convert(0, aval.dtype, True), aval.shape, ())
     zeros = shaping.varying_as(placement.laid_out_as(zeros, aval), aval)
-    is_away = getattr(aval, "memory_space", None) is MemorySpace.Host
-    return placement.transfers().into(zeros, MemorySpace.Host) if is_away else zeros
+    return in_memory_of(zeros, aval) if spaces.exist else zeros
 
 
 def _move_axis(x, source: int, target: int):

@@ -108,7 +108,7 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
                 found[atom] = sum_of(found[atom], cotangent) if atom in found else cotangent
 
     if spaces.exist:
-        cotangents = [_in_memory_of(cotangent, atom.aval) for cotangent, atom in zip(cotangents, jaxpr.outvars, strict=True)]
+        cotangents = [in_memory_of(cotangent, atom.aval) for cotangent, atom in zip(cotangents, jaxpr.outvars, strict=True)]
     if layouts.exist:
         cotangents = [_as_dual(cotangent, atom.aval) for cotangent, atom in zip(cotangents, jaxpr.outvars, strict=True)]
     add(jaxpr.outvars, cotangents)
@@ -153,8 +153,8 @@ def _as_dual(cotangent: Any, aval: Any) -> Any:
         cotangent, wanted)
 
 
-def _in_memory_of(cotangent: Any, aval: Any) -> Any:
-    """A cotangent in the memory of its primal: rules make them where the devices have theirs."""
+def in_memory_of(cotangent: Any, aval: Any) -> Any:
+    """A cotangent, or zeros, in the memory that a type names: rules make them where the devices have theirs."""
     space = getattr(aval, "memory_space", None)
     if cotangent is None or type(cotangent) is Zero or type(space) is not MemorySpace or aval_of(
             cotangent).memory_space is space:
@@ -167,7 +167,7 @@ def _laid_out_cotangents(rule: Callable[..., Any], cotangent: Any, operands: Seq
     """What a rule gives: cotangents each of which is on explicit mesh axes as its operand does, and in its memory."""
     found = rule(cotangent, *operands, **params)
     if spaces.exist:
-        found = [_in_memory_of(out, operand.aval) if type(operand) is Linear else out
+        found = [in_memory_of(out, operand.aval) if type(operand) is Linear else out
                  for out, operand in zip(found, operands, strict=True)]
     return [out if type(operand) is not Linear or out is None or type(out) is Zero or not hasattr(aval_of(out), "layout")
             or not hasattr(operand.aval, "layout")

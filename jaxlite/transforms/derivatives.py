@@ -170,6 +170,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     count = flat.num_outs
     avals = [aval_of(leaf) for leaf in leaves]
     jaxpr, nonzero_out, out_avals, out_tree = program.jaxpr, program.nonzero[:count], program.out_avals, flat.out_tree
+    is_wide = has_wide_types(jaxpr)
 
     @boundary
     def push(residuals: list[Any], *tangents: Any) -> Any:
@@ -185,7 +186,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
                          + f"[{','.join(map(str, one.shape))}]" for one in (actual, aval, expected)]
                 raise ValueError("linearized function called on tangent values inconsistent with the original primal values:\n"
                                  f"Got tangent aval {names[0]} for primal aval {names[1]} but expected {names[2]}.")
-        with config.enable_x64(True) if has_wide_types(jaxpr) else nullcontext():
+        with config.enable_x64(True) if is_wide else nullcontext():
             results = iter(eval_jaxpr(jaxpr, residuals, *[each for each, flag in zip(given, nonzero, strict=True) if flag]))
         tangents_out = [_typed_as(next(results) if flag else zeros_of(tangent_aval(aval)), aval)
                         for flag, aval in zip(nonzero_out, out_avals, strict=False)]

@@ -594,7 +594,7 @@ def _gpu_svd(ctx: Any, x: Any, matrix: _Type, values: _Type, left: _Type, right:
         u = _corner(ctx, u, square[0].shape, left.shape, left.dtype)
         v = _corner(ctx, v, square[1].shape, (*batch, columns, right.shape[-2]), right.dtype)
         order = (*range(len(batch)), len(batch) + 1, len(batch))
-        vt = ctx.value("stablehlo.transpose", [v], right.shape, right.dtype, permutation=ctx.i64s(order))
+        vt = ctx.transposed(v, (*batch, columns, right.shape[-2]), order, right.dtype)
         if matrix.dtype.kind == "c":
             part = _real_of(matrix.dtype)
             real, imag = (ctx.value(f"stablehlo.{name}", [vt], right.shape, part) for name in ("real", "imag"))

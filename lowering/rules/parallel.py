@@ -158,7 +158,7 @@ def _all_to_all(ctx: Any, x: Any, *, axis_index_groups: Any, axis_name: Any, con
         return out
     order = [axis for axis in range(len(shape)) if axis != split_axis]
     order.insert(concat_axis, split_axis)
-    return ctx.value("stablehlo.transpose", [out], [sizes[axis] for axis in order], dtype, permutation=ctx.i64s(order))
+    return ctx.transposed(out, sizes, order, dtype)
 
 
 @lowers("ppermute")

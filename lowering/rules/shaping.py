@@ -48,8 +48,7 @@ def _broadcast_in_dim(ctx: Any, x: Any, *, shape: Any, broadcast_dimensions: Any
 def _reshape(ctx: Any, x: Any, *, new_sizes: Any, dimensions: Any, sharding: Any = None) -> Any:
     if dimensions is not None:
         (aval,) = ctx.avals_in
-        x = ctx.value("stablehlo.transpose", [x], [aval.shape[axis] for axis in dimensions], aval.dtype,
-                      permutation=ctx.i64s(dimensions))
+        x = ctx.transposed(x, aval.shape, dimensions, aval.dtype)
     return ctx.emit1("stablehlo.reshape", x)
 
 

@@ -178,7 +178,7 @@ def _largest(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, k: int, axis:
     order = [dimension for dimension in range(len(shape)) if dimension != axis] + [axis]
     moved = axis != len(shape) - 1
     if moved:
-        x = _transpose(ctx, x, shape, order, dtype)
+        x = ctx.transposed(x, shape, order, dtype)
     out_shape = [*(shape[dimension] for dimension in order[:-1]), k]
     dtypes = (dtype, np.dtype(np.int32))
     types = [ctx.tensor_type(out_shape, each) for each in dtypes]
@@ -190,12 +190,7 @@ def _largest(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, k: int, axis:
     if not moved:
         return list(results)
     back = [order.index(dimension) for dimension in range(len(shape))]
-    return [_transpose(ctx, result, out_shape, back, each) for result, each in zip(results, dtypes, strict=True)]
-
-
-def _transpose(ctx: Any, x: Any, shape: Sequence[int], permutation: list[int], dtype: Any) -> Any:
-    return ctx.value("stablehlo.transpose", [x], [shape[dimension] for dimension in permutation], dtype,
-                     permutation=ctx.i64s(permutation))
+    return [ctx.transposed(result, out_shape, back, each) for result, each in zip(results, dtypes, strict=True)]
 
 
 @lowers("top_k")

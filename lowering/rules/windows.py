@@ -245,12 +245,8 @@ def _by_loop_turned(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
     other: if that is by a power of two, all of them compete for the same few places in the cache."""
     last = len(shape) - 1
     turned = (shape[last], *shape[:last])
-
-    def transposed(x: Any, shape: tuple[int, ...], order: Sequence[int]) -> Any:
-        return ctx.value("stablehlo.transpose", [x], shape, run.dtype, permutation=ctx.i64s(order))
-
-    _, totals = _by_loop(ctx, transposed(x, turned, [last, *range(last)]), turned, run._replace(axis=0))
-    return transposed(totals, shape, [*range(1, last + 1), 0])
+    x = ctx.transposed(x, shape, [last, *range(last)], run.dtype)
+    return ctx.transposed(_by_loop(ctx, x, turned, run._replace(axis=0))[1], turned, [*range(1, last + 1), 0], run.dtype)
 
 
 def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, total: Any = None, is_kept: bool = True) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -82,6 +83,7 @@ def test_programs_with_calls_of_the_gpus_libraries_are_cached():
     assert not keys._is_portable(lowered(call, [(8,), F])._lowered.module)
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler to make libraries with")
 def test_nvidias_wheels(tmp_path, monkeypatch):
     """Libraries of every version are loaded, and the folder of the assembler is found."""
     (source := tmp_path / "c.c").write_text("int x;")

@@ -86,13 +86,13 @@ def eval_jaxpr_transpose(prim: Primitive, ct: Sequence[Any], *args: Any, call_ja
 
 def _by_accumulators(prim: Primitive, rule: Callable[..., Any]) -> Callable[..., Any]:
     def transpose(cotangents: Sequence[Any], *operands: Any, **params: Any) -> list[Any]:
-        is_linear, accumulator = _transposes().is_linear, _accumulators().accumulator
-        given = [accumulator(operand.aval) if is_linear(operand) else operand for operand in operands]
-        answer = rule(list(cotangents), *given, **params)
-        if answer is not None:
-            raise TypeError(f"the transpose rule of {prim.name!r} adds to accumulators and shall return None, but it returned "
-                            f"a {type(answer).__name__}")
-        return [each.freeze() if is_linear(operand) else None for each, operand in zip(given, operands, strict=True)]
+        def checked(*given: Any) -> None:
+            answer = rule(list(cotangents), *given, **params)
+            if answer is not None:
+                raise TypeError(f"the transpose rule of {prim.name!r} adds to accumulators and shall return None, but it "
+                                f"returned a {type(answer).__name__}")
+
+        return _accumulators().accumulated(checked, operands)
 
     return transpose
 

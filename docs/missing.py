@@ -1,7 +1,10 @@
 """What of JAX's public API jaxlite lacks: makes `docs/missing.md`.
 
-    python docs/missing.py names    with a Python that has jax: write the list of JAX's public names
-    python docs/missing.py page     with a Python that has jaxlite: write the page from that list
+    python docs/missing.py names    with a Python that has jax: enter its public names into the list of JAX's names
+    python docs/missing.py page     with a Python that has jaxlite, and the newest jaxlib: write the page from that list
+
+The list has the names of the oldest JAX that jaxlite follows, and those that a later one added, with its version:
+`name@0.12`. Names that a later version removed stay.
 
 A name is public where JAX's documentation would look for it: a module outside of `_src` defines it, or imports it in
 order to pass it on (`from x import y as y`, `__all__`). Kernels and MLIR's own bindings are left out; other
@@ -23,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = ROOT / "jaxlite" / "core" / "jax_names.txt"
 PAGE = ROOT / "docs" / "missing.md"
+OLDEST = "0.10"
 
 _NOT_OURS = (
     "jax.tools", "jax.collect_profile", "jax.extend.mlir.dialects.", "jax.extend.mlir.ir.", "jax.extend.mlir.passmanager.",
@@ -37,6 +41,7 @@ _REASONS = {
     "jax.extend.pallas": "it is the implementation of Pallas",
     "jax.tools": "they print programs; use `jax.jit(f).lower(x)`",
     "jax.cloud_tpu_init": "it sets up TPU machines of a cloud",
+    "jax.experimental.thunky": "it writes programs for XLA's runtime on NVIDIA GPUs, and is new in JAX 0.12",
     "jax.experimental.transfer": "it needs XLA's server for transfers between processes",
     "jax.experimental.fused": "it is for a compiler that is not part of jaxlib",
     "jax.experimental.control_deps": "it is for the TPU's scheduler",
@@ -62,22 +67,45 @@ _REASONS = {
 }
 
 
-def public_names() -> dict[str, list[str]]:
-    """Of the installed JAX, by module."""
+def public_names() -> dict[str, list[str] | None]:
+    """Of the installed JAX, by module; None for a module that needs a platform or a package that is not here."""
     import jax  # what is listed; nothing of jaxlite is loaded here
 
     warnings.simplefilter("ignore")
-    found = {}
+    found: dict[str, list[str] | None] = {}
     for name in _modules(jax):
         if name.startswith(_NOT_OURS):
             found[name] = []
             continue
         try:
             module = importlib.import_module(name)
-        except ImportError:  # for a platform or a package that is not here
+        except ImportError:
+            found[name] = None
             continue
         found[name] = sorted(each for each in _exported(module) if _is_there(module, each))
     return found
+
+
+def with_names(lines: list[str], version: str, found: dict[str, list[str] | None]) -> list[str]:
+    """The lines of the list, with the names of a version of JAX: what the oldest version has not gets a mark."""
+    own = "" if version == OLDEST else version
+    since = {}
+    for line in lines:
+        (module, _, all_since), *names = (word.partition("@") for word in line.split())
+        since.update({(module, name): at or all_since for name, _, at in [("", "", ""), *names]})
+    unknown = tuple(f"{module}." for module, names in found.items() if names is None)
+    since = {name: at for name, at in since.items() if at != own or f"{name[0]}.".startswith(unknown)}
+    for module, names in found.items():
+        if names is None:
+            continue
+        since.update({(module, name): min(own, since.get((module, name), own)) for name in ["", *names]})
+    return [" ".join([_marked(module, at)] + [_marked(name, "" if version == at else version) for (within, name), version
+                                              in sorted(since.items()) if within == module and name])
+            for (module, name), at in sorted(since.items()) if not name]
+
+
+def _marked(name: str, version: str) -> str:
+    return f"{name}@{version}" if version else name
 
 
 def _modules(jax: types.ModuleType) -> Iterator[str]:
@@ -121,18 +149,20 @@ def _is_there(module: types.ModuleType, name: str) -> bool:
 
 
 def lacking() -> tuple[list[str], dict[str, list[str]]]:
-    """The modules that jaxlite has not, and the names that the others lack."""
-    from jaxlite.core.missing import jax_names
+    """The modules that jaxlite has not, and the names that the others lack, of the JAX of this jaxlib."""
+    from jaxlite.core.missing import is_later, jax_names
 
     modules, names = [], {}
     for module, listed in jax_names().items():
+        if is_later(module):
+            continue
         ours = "jaxlite" + module[len("jax"):]
         try:
             found = importlib.import_module(ours)
         except ModuleNotFoundError:
             modules.append(module)
             continue
-        absent = sorted(name for name in listed if not hasattr(found, name))
+        absent = sorted(name for name in listed if not hasattr(found, name) and not is_later(module, name))
         if absent:
             names[module] = absent
     return modules, names
@@ -140,9 +170,11 @@ def lacking() -> tuple[list[str], dict[str, list[str]]]:
 
 def page() -> str:
     """The text of `docs/missing.md`."""
-    from jaxlite.core.missing import jax_names
+    from jaxlite.core.missing import is_later, jax_names
 
     modules, names = lacking()
+    if any(is_later(module, name) for module, listed in jax_names().items() for name in ["", *listed]):
+        raise SystemExit("names of a later JAX are listed than that of this jaxlib: make the page with the newest one")
     total = sum(map(len, jax_names().values()))
     absent = sum(map(len, names.values())) + sum(len(jax_names()[module]) for module in modules)
     lines = [
@@ -164,7 +196,11 @@ def page() -> str:
 
 def main(command: str = "page") -> None:
     if command == "names":
-        NAMES.write_text("".join(" ".join([module, *names]) + "\n" for module, names in public_names().items()))
+        import jax
+
+        version = ".".join(jax.__version__.split(".")[:2])
+        lines = with_names(NAMES.read_text(encoding="utf-8").splitlines(), version, public_names())
+        NAMES.write_text("\n".join(lines) + "\n", encoding="utf-8")
     else:
         PAGE.write_text(page(), encoding="utf-8")
 

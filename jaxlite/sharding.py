@@ -30,12 +30,13 @@ from jaxlite.devices.sharding import (
 )
 
 # With what compiles programs: it loads when one of these is used, not for meshes and shardings alone.
-_lazy = _Lazy(__name__, root="jaxlite", **{"lax.sharding": "reshard", "lax.axis_types": "auto_axes explicit_axes"})
+_lazy = _Lazy(__name__, root="jaxlite", **{"lax.sharding": "reshard", "lax.axis_types": "auto_axes explicit_axes",
+                                                  "lax.no_collectives": "no_collectives"})
 
 __all__ = [  # noqa: F822  some load on first use
     "AbstractDevice", "AbstractMesh", "AxisType", "ManualAxisType", "Mesh", "NamedSharding", "PartitionSpec", "Sharding",
     "SingleDeviceSharding", "auto_axes", "explicit_axes", "get_abstract_mesh", "get_mesh", "make_single_device_sharding",
-    "reshard", "set_mesh", "use_abstract_mesh", "use_mesh",
+    "no_collectives", "reshard", "set_mesh", "use_abstract_mesh", "use_mesh",
 ]
 
 

@@ -163,6 +163,12 @@ def _promotion(value: Any, name: str) -> str | None:
     return _one_of("standard", "strict")(value, name)
 
 
+def _parse_axes(value: Any, name: str) -> frozenset[Any]:
+    if not isinstance(value, (set, frozenset)):
+        raise TypeError(f"Expected axis name(s) as set or frozenset, got {value} of type {type(value)}")
+    return frozenset(value)
+
+
 OPTIONS: dict[str, Option] = {}
 
 
@@ -400,9 +406,11 @@ check_vma = xla.Config("check_vma", False, include_in_jit_key=True, include_in_t
 chooses_layouts = xla.Config("chooses_layouts", False, include_in_jit_key=True, include_in_trace_context=True)
 # The frontend attributes that operations get: of the innermost block of `set_xla_metadata`, with those around it.
 xla_words = xla.Config("xla_metadata", None, include_in_jit_key=True, include_in_trace_context=True)
+# The mesh axes along which operations must not communicate (`jaxlite.lax.no_collectives`).
+no_collectives = Option("no_collectives", frozenset(), _parse_axes, "Mesh axes without communication.", True, True)
 # In the order of `xla.trace_context()`.
 PROGRAM_STATES = [*PROGRAM_OPTIONS, "context_mesh", "entered_mesh", "context_abstract_mesh", "check_vma", "chooses_layouts",
-                  "xla_metadata"]
+                  "xla_metadata", "no_collectives"]
 
 # C++ reads these three by itself.
 _post_hook = xla.Config("post_hook", None)

@@ -131,6 +131,10 @@ class ShardingTypeError(Exception):
     """Operands over explicit mesh axes contradict each other, or do not determine the sharding of the result."""
 
 
+class ForbiddenCollectiveError(Exception):
+    """An operation communicates along a mesh axis for which `jax.sharding.no_collectives` forbids it."""
+
+
 class KeyReuseError(JAXTypeError):
     """A random key was consumed twice; derive fresh ones with `jaxlite.random.split`."""
 

@@ -25,7 +25,7 @@ from jaxlite.core.aval import (
     spaces,
     varying,
 )
-from jaxlite.core.config import chooses_layouts
+from jaxlite.core.config import chooses_layouts, no_collectives
 from jaxlite.core.jaxpr import Effects, jaxprs_in_params, no_effects
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import state
@@ -54,6 +54,7 @@ def _check_vma(avals: Sequence[Any], wanted: Sequence[frozenset[Any]]) -> None:
 
 _MEMO_LIMIT = 4096
 _explicit = loader("jaxlite.lax.explicit")  # what stands higher: the layouts of results over explicit axes
+_no_collectives = loader("jaxlite.lax.no_collectives")
 
 
 _INDEXED = ("gather", "scatter")  # whose indices, and values made of a scalar, may be in any memory
@@ -183,6 +184,8 @@ class Primitive:
 
     def typed(self, avals: list[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
         """Output avals and effects; remembered for each combination of avals and params."""
+        if no_collectives.value:
+            return _no_collectives().typed(self, avals, params)
         key: Any = tuple(avals)
         if params:
             key = (key, *params, *params.values())

@@ -184,7 +184,8 @@ def _put_in_program(leaves: list[Any], targets: list[Any], src: Any, donates: li
     outs, moving = list(map(as_array, leaves)), []
     for index, (leaf, target) in enumerate(zip(leaves, targets, strict=True)):
         if type(target) is xla.NamedSharding and placement.shardings().is_explicit(target):
-            outs[index] = placement.constraints().moved(outs[index], target)
+            with config.no_collectives(frozenset()):  # a transfer, for which no block says anything
+                outs[index] = placement.constraints().moved(outs[index], target)
         elif isinstance(leaf, Tracer) or target is not None and not isinstance(target, xla.Device):
             moving.append(index)
     if moving:

@@ -240,8 +240,9 @@ def laid_out_as(x: Any, like: Any) -> Any:
     aval = getattr(like, "aval", like)
     if getattr(aval, "layout", None) is None:
         return x
-    return global_arrays().place(x, like.sharding) if type(like) is ArrayImpl and is_eager() else constraints().laid_out_as(
-        x, aval)
+    if type(like) is ArrayImpl and is_eager() and not config.no_collectives.value:
+        return global_arrays().place(x, like.sharding)
+    return constraints().laid_out_as(x, aval)
 
 
 def placed_as(x: Any, like: Any) -> Any:

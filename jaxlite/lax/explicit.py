@@ -30,8 +30,8 @@ Rule = Callable[..., Sequence[Spec]]
 
 _RULES: dict[str, Rule] = {}
 # Those whose typing rules look at layouts themselves.
-_OWN = frozenset("""addupdate all_gather_reduced call_exported custom_linear freeze get inspect_sharding layout_constraint
-    mesh_cast new_ref preduced reduced_vary_cast_p reshard shard_alike sharding_constraint swap unreduced_psum
+SELF_TYPED = frozenset("""addupdate all_gather_reduced call_exported custom_linear freeze get inspect_sharding
+    layout_constraint mesh_cast new_ref preduced reduced_vary_cast_p reshard shard_alike sharding_constraint swap unreduced_psum
     unreduced_reduce_scatter vary_unreduced_cast_p""".split())
 
 
@@ -45,7 +45,8 @@ def typed(primitive, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any,
         return primitive.eval_whole(avals, params)
     if name == "cond" and has_states(avals[0]) and avals[0].layout.spec.unreduced:
         _no_rule("unreduced", "the predicate of cond")
-    if name in _OWN or primitive.call_primitive or name not in _RULES and next(jaxprs_in_params(params), None) is not None:
+    if name in SELF_TYPED or primitive.call_primitive or (
+            name not in _RULES and next(jaxprs_in_params(params), None) is not None):
         return primitive.eval_whole(avals, params)  # which looks at layouts
     outs, effects = primitive.eval_whole([plain(aval) for aval in avals], params)
     results = list(outs) if primitive.multiple_results else [outs]
@@ -505,7 +506,8 @@ def _reshape(case: _Case, *, new_sizes: Ints, dimensions: Ints | None, **params)
         cut = [name for entry in entries for name in axes_of(entry)]
         is_leading = not any(entry for entry, previous in zip(entries[1:], entries, strict=False) if previous is None)
         entry = cut[0] if len(cut) == 1 else tuple(cut)
-        if after and is_leading and (len(before) == 1 or len(after) == 1) and new_sizes[after[0]] % case.parts(entry) == 0:
+        is_simple = len(before) == 1 or len(after) == 1 or chooses_layouts.value and not any(entries[1:])
+        if after and is_leading and is_simple and new_sizes[after[0]] % case.parts(entry) == 0:
             result[after[0]] = entry
             continue
         split = _spread(case, cut, [new_sizes[axis] for axis in after]) if len(before) == 1 else None

@@ -12,6 +12,7 @@ from typing import Any
 from jaxlite.compilation import spread
 from jaxlite.core.array import make_array, single_device_sharding
 from jaxlite.core.aval import dual, has_states, layout_of, refuse_ref, with_layout
+from jaxlite.core.config import no_collectives
 from jaxlite.core.effects import DEBUG
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.filtering import boundary
@@ -54,6 +55,8 @@ def _reshard_aval(x, *, dst_sharding, concrete_mesh):
 
 @reshard_p.def_eager
 def _reshard_now(x, *, dst_sharding, **params):
+    if no_collectives.value:
+        reshard_p.typed([aval_of(x)], {"dst_sharding": dst_sharding, **params})  # which raises
     wanted = concrete(dst_sharding)
     if isinstance(wanted.mesh, AbstractMesh):  # of a backward pass outside of the context of the mesh
         own = getattr(x, "sharding", None)
@@ -312,7 +315,7 @@ def moved(x, sharding):
     sharding = sharding.update(spec=sharding.spec.update(
         partitions=[*sharding.spec, *[None] * (aval.ndim - len(sharding.spec))]))
     if is_eager() and not isinstance(x, Tracer):
-        return global_arrays.place(x, settled(concrete(sharding)))
+        return _reshard_now(x, dst_sharding=settled(sharding), concrete_mesh=None)
     if any(AxisType.Auto is kind and name in shardings.used_axes(sharding.spec)
            for name, kind in zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True)):
         raise ValueError(f"PartitionSpec passed to reshard cannot contain axis names that are of type Auto or Manual. Got "

@@ -14,6 +14,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     import jaxlite as jax
     import jaxlite.numpy as jnp
     from jaxlite import lax
+    from jaxlite.core.errors import ForbiddenCollectiveError
     from jaxlite.errors import ShardingTypeError
     from jaxlite.sharding import AxisType, NamedSharding, auto_axes, explicit_axes, reshard, use_abstract_mesh
     from jaxlite.sharding import PartitionSpec as P
@@ -287,3 +288,43 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             assert "sharding_constraint" not in text
         with use_abstract_mesh(MESH.abstract_mesh):
             assert jax.typeof(np.ones((8, 16), np.float32)).layout is None
+
+    def test_no_collectives_forbids_what_communicates():
+        mesh = jax.make_mesh((2, 2), ("x", "y"), (AxisType.Explicit,) * 2, devices=jax.devices()[:4])
+        none, reshard = jax.sharding.no_collectives, jax.sharding.reshard
+        with jax.set_mesh(mesh):
+            a = jax.device_put(jnp.arange(64.0).reshape(8, 8), P("x"))
+            b, v = a.T, jax.device_put(jnp.arange(8.0), P(("x", "y")))
+            pending = jnp.dot(b, a, out_sharding=P(unreduced={"x"}))
+
+            def parts(fun, out):
+                return jax.shard_map(fun, in_specs=P("x"), out_specs=out)(a)
+
+            bad = [(lambda: a.sum(0), "`reduce_sum` loses sharding axis 'x'"),
+                   (lambda: jnp.dot(b, a, out_sharding=P()), "`dot_general` contracts over axis 'x'"),
+                   (lambda: jnp.dot(a, b, out_sharding=P("x")), "`dot_general` changes the sharded dimension of axis 'x'"),
+                   (lambda: reshard(v, P("y")), "`reshard` loses sharding axis 'x'"),
+                   (lambda: reshard(a, P(None, "x")), "`reshard` changes the sharded dimension of axis 'x'"),
+                   (lambda: reshard(pending, P()), "`reshard` consumes unreduced axis 'x' without keeping"),
+                   (lambda: jax.grad(lambda c: jnp.sum(a * c[:, None]))(jax.device_put(jnp.ones(8), P())), "axis 'x'"),
+                   (lambda: parts(lambda x: lax.psum(x, "x"), P()), "`psum` acts on axis 'x'"),
+                   (lambda: parts(lambda x: lax.all_gather(x, "x"), P("x")), "`all_gather` acts on axis 'x'")]
+            good = [lambda: a + 1, lambda: a.sum(1), lambda: reshard(a, P("x", "y")), lambda: reshard(v, P(("y", "x"))),
+                    lambda: jax.device_put(a, P()),
+                    lambda: a.reshape(16, 4, out_sharding=P("x")), lambda: reshard(v, P("x")),
+                    lambda: parts(lambda x: x + lax.axis_index("x"), P("x"))]
+            for fun, _ in bad:
+                fun()  # what is known of types from outside the block does not count inside
+            for fun, message in bad:
+                for call in (fun, jax.jit(fun)):
+                    with pytest.raises(ForbiddenCollectiveError, match=message), none({"x"}):
+                        call()
+                    with none({"x"}), none({"y"}):  # the inner block is in force
+                        call() if message.startswith("`psum`") else None
+            with none({"x"}):
+                jnp.dot(b, a, out_sharding=P(unreduced={"x"}))
+                for fun in good:
+                    np.testing.assert_array_equal(fun(), jax.jit(fun)())
+            np.testing.assert_array_equal(a.reshape(16, 4, out_sharding=P("x")), np.arange(64).reshape(16, 4))
+            with pytest.raises(TypeError, match="Expected axis name\\(s\\) as set or frozenset, got x of type"):
+                none("x")

@@ -123,6 +123,7 @@ def test_imports_point_one_way():
 # Primitives, types and rules that a lower room reaches by name, once a program needs them: what loads, and from where.
 LOADED_FROM_ABOVE = {
     ("jaxlite.core", "jaxlite.extend.core"), ("jaxlite.core.primitive", "jaxlite.lax.explicit"),
+    ("jaxlite.core.primitive", "jaxlite.lax.no_collectives"),
     ("jaxlite.core.array", "jaxlite.devices.sharding"), ("jaxlite.core.type_parser", "jaxlite.devices.mesh"),
     ("jaxlite.core.type_parser", "jaxlite.devices.texts"),
     ("jaxlite.devices.placement", "jaxlite.lax.sharding"), ("jaxlite.devices.placement", "jaxlite.lax.device_put"),

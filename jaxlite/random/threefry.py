@@ -89,6 +89,14 @@ def _pairs(first, second):
     return lax.concatenate(halves, len(shape))
 
 
+def _written(keys):
+    """Keys behind a barrier, which keeps their hash from being computed again wherever one is used.
+
+    The hash of positions, hashed again in the same kernel, would take LLVM minutes to compile.
+    """
+    return lax.optimization_barrier(keys)
+
+
 def high_and_low(value) -> tuple[Any, Any]:
     """The high and low 32 bits of integers, which may have fewer."""
     dtype = aval_of(value).dtype
@@ -106,14 +114,13 @@ def seed(value):
 def fold_in(key, data):
     """New keys from keys uint32[..., 2] and numbers uint32[...]."""
     words = [lax.index_in_dim(key, word, -1, False) for word in (0, 1)]
-    return _pairs(*threefry2x32(words[0], words[1], lax.full(aval_of(data).shape, np.uint32(0)), data))
+    return _written(_pairs(*threefry2x32(words[0], words[1], lax.full(aval_of(data).shape, np.uint32(0)), data)))
 
 
 def split(key, shape: Ints):
     """uint32[..., 2] -> uint32[..., *shape, 2]."""
     if config.threefry_partitionable.value:
-        # The barrier keeps the hash from being computed again wherever one of the keys is used.
-        return lax.optimization_barrier(_pairs(*_hash(key, *positions(shape))))
+        return _written(_pairs(*_hash(key, *positions(shape))))
     return lax.reshape(_hash_counts(key, 2 * math.prod(shape)), (*aval_of(key).shape[:-1], *shape, 2))
 
 

@@ -94,6 +94,7 @@ _LONG_KERNEL = 400  # instructions from which on a kernel is looked at for place
 _EQUAL_PART, _LONGEST_PART = 48, 512  # instructions from cut to cut, where the parts are alike and where they are not
 _NARROW = 4  # values that a part of a kernel may pass to the next
 _MANY_BITS = 512  # random numbers that are worth a kernel for what is made of their bits
+_VECTOR = 16  # random numbers that LLVM makes in vectors, outside of loops over something else
 _HASH = 100  # operations that make one of them
 _REPEATED, _REPEATED_WORK = 1_000_000, 12  # operations for each row again that are worth a kernel, and for an element
 _REPEATED_MOST = 1000  # operations for an element that is computed again, at most
@@ -426,12 +427,16 @@ def _write_bits(values: list[_Value], found: dict[Any, str]) -> None:
 
     The hash is some hundred integer operations on a few values and constants, which fill the processor's registers. Together
     with the polynomials of a logarithm or an inverse error function they do not fit: one kernel takes longer than two. And what
-    is made of few bits, to be combined with a large array, would be computed again for each of its elements.
+    is made of few bits, to be combined with a large array, would be computed again for each of its elements. Beside a small
+    reduction, whose loop is inside that over elements, LLVM computes the hash one by one instead of in vectors.
     """
+    reducing = {kernel for value in values if value.name in REDUCTIONS and value.is_loop for kernel in value.kernels}
     for value in values:
         if value.name != "random_bits":
             continue
-        if value.size < _MANY_BITS:
+        if value.size >= _VECTOR and not reducing.isdisjoint(value.kernels) and value not in value.kernels:
+            found[value.var] = f"random bits beside a reduction ({value.size} elements)"
+        elif value.size < _MANY_BITS:
             for each in _spread(value, _REPEATED / _HASH):
                 found[each.var] = f"made of random bits, and spread ({each.size} elements)"
                 each.is_kernel = True

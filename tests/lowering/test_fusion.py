@@ -116,6 +116,18 @@ def test_many_random_bits_are_written_before_they_become_something_else():
         assert sum(var.aval.size for var, why in barriers(f, key).items() if "bits" in why) == written
 
 
+def test_few_random_bits_are_written_beside_a_reduction():
+    """Whose loop, inside that over elements, would keep the hash from being computed in vectors."""
+    key, x = jax.random.key(0), np.ones((100, 4), np.float32)
+
+    def noisy(key, x, reduce, count):
+        return reduce(x[:count]) + jax.random.normal(key, (count,))
+
+    for reduce, count, written in ((lambda x: x.sum(1), 100, 100), (lambda x: x[:, 0], 100, 0), (lambda x: x.sum(1), 3, 0)):
+        found = barriers(functools.partial(noisy, reduce=reduce, count=count), key, x)
+        assert sum(var.aval.size for var, why in found.items() if "bits" in why) == written
+
+
 def test_few_random_numbers_that_several_kernels_read_are_written():
     # XLA would compute the hash in each of the kernels, in full.
     def two_results(key, x, y):

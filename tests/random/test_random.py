@@ -454,10 +454,14 @@ def test_vmap_over_numbers_and_both(keys):
     assert words(grid).tolist() == [[words(random.fold_in(key, n)).tolist() for n in range(2)] for key in keys]
     seeded = jaxlite.vmap(random.key)(jnp.arange(3))
     assert words(seeded).tolist() == [[0, 0], [0, 1], [0, 2]]
-    alphas = jnp.array([0.5, 2.0, 9.0])
-    got = jaxlite.vmap(lambda a: random.gamma(keys[0], a, (2,)))(alphas)
-    want = jnp.stack([random.gamma(keys[0], a, (2,)) for a in alphas])
-    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.own_code
+def test_draws_with_keys_of_a_batch_in_a_loop(keys):
+    """A hash of keys that are hashes themselves, in one kernel, took XLA more than minutes."""
+    draw = jaxlite.vmap(lambda n: random.uniform(random.fold_in(keys[0], n)))
+    got = lax.fori_loop(0, 2, lambda i, x: x + draw(jnp.arange(20) + i), jnp.zeros(20))
+    np.testing.assert_allclose(got, draw(np.arange(20)) + draw(np.arange(20) + 1), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("impl", "samples", "batched", "folded"), [

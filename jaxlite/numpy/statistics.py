@@ -40,7 +40,6 @@ Axis = None | int | Ints
 
 # --- order statistics --------------------------------------------------------------------------------
 
-_FEW = 16  # elements that are sorted by inserting them one by one
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
@@ -121,7 +120,7 @@ def median(a, axis: Axis = None, out: None = None, overwrite_input: bool = False
     if not size:
         result = shaping.full(shape, np.nan, a.dtype)
     else:
-        ordered = _ordered(line, axis, size)
+        ordered = _ordered(line, axis)
         result = _ends(ordered, axis, size // 2)
         if is_symbolic(size) or size % 2 == 0:
             wide = dtypes.float32 if dtypes.itemsize_bits(a.dtype) < 32 else a.dtype
@@ -150,9 +149,9 @@ def _one_line(a, axes: Ints) -> tuple[Any, int]:
     return shaping.reshape(a, [*(shape[axis] for axis in rest), size]), len(rest)
 
 
-def _ordered(line, axis: int, size):
-    """Sorted, equal elements in any order. XLA:CPU sorts a few elements faster so, and many more slowly."""
-    return lax.sort(line, dimension=axis, is_stable=is_symbolic(size) or size > _FEW)
+def _ordered(line, axis: int):
+    """Sorted, equal elements in any order."""
+    return lax.sort(line, dimension=axis, is_stable=False)
 
 
 def _ends(ordered, axis: int, index: int):
@@ -200,7 +199,7 @@ def _quantile(name: str, a, q, weights, out, overwrite_input, axis: Axis, method
     elif weights is not None:
         result = _weighted_quantile(line, q, weights, axis, skip_nan)
     else:
-        ordered = _ordered(line, axis, size)
+        ordered = _ordered(line, axis)
         size_of_line: Any = scalar(size, wide)
         if skip_nan:
             valid = shaping.convert(lax.eq(ordered, ordered), dtypes.int32, False)

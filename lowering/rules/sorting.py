@@ -14,10 +14,13 @@ _boolean = np.dtype(bool)
 
 def _canonical_float(ctx: Any, x: Any, dtype: Any, shape: tuple[int, ...] = ()) -> Any:
     """Floats such that their total order is the order of sorting: one zero, one NaN, and that is last."""
-    zero, nan = ctx.constant(0, dtype, shape), ctx.constant(np.nan, dtype, shape)
+    zero = ctx.constant(0, dtype, shape)
     is_zero, is_nan = ctx.compare(x, zero, "EQ"), ctx.compare(x, x, "NE")  # both of x: neither waits for the other
-    x = ctx.value("stablehlo.select", [is_zero, zero, x], shape, dtype)
-    return ctx.value("stablehlo.select", [is_nan, nan, x], shape, dtype)
+    return _with_one_nan(ctx, ctx.value("stablehlo.select", [is_zero, zero, x], shape, dtype), is_nan, dtype, shape)
+
+
+def _with_one_nan(ctx: Any, x: Any, is_nan: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    return ctx.value("stablehlo.select", [is_nan, ctx.constant(np.nan, dtype, shape), x], shape, dtype)
 
 
 def _sort_keys(ctx: Any, x: Any, dtype: Any) -> list[tuple[Any, Any]]:
@@ -59,9 +62,14 @@ def _is_before(ctx: Any, pairs: list[tuple[Any, Any, Any]]) -> Any:
 def _sort(ctx: Any, *operands: Any, dimension: int, is_stable: bool, num_keys: int) -> list[Any]:
     avals = ctx.avals_in
     key = avals[0]
-    native = len(operands) == 1 and "int" in key.dtype.name
+    is_alone = len(operands) == 1
+    native = is_alone and "int" in key.dtype.name
     if ctx.platform == "cpu" and num_keys == 1 and not native and _pays_packed(ctx, key, dimension):
+        if is_alone and not is_stable and key.dtype.kind != "b":
+            return [_sort_bits(ctx, operands[0], dimension)]
         return _sort_packed(ctx, operands, dimension)
+    if ctx.platform == "cpu" and not native:  # of which XLA:CPU sorts a few faster in any order
+        is_stable = is_stable or type(key.size) is not int or key.shape[dimension] > _FEW
     types = [ctx.tensor_type((), aval.dtype) for aval in avals for _ in range(2)]
 
     def is_before(body: Any, arguments: Any) -> Any:
@@ -82,7 +90,9 @@ def _sort_operation(ctx: Any, operands: Sequence[Any], out_types: list[Any], dim
 
 # XLA:CPU calls the comparator through a pointer for each pair, but sorts plain integers with a sort of its own, four
 # times as fast. So on the CPU larger arrays are sorted as words of key and position, and gathered: two kernels more. They
-# take 25 ms to compile, which the first call has to save, or the calls in a loop.
+# take 25 ms to compile, which the first call has to save, or the calls in a loop. Floats that may be in any order of zeros,
+# with any NaN, need no position: their bits are sorted.
+_FEW = 16  # elements that a sort without order of equal ones takes less time for
 _PACKED_SIZE, _PACKED_WORK = 4096, 1 << 20  # elements in a loop; elements, each times the number of bits of its position
 _KEY_BITS = {"bool": 8, "float16": 16, "bfloat16": 16, "float32": 32,
              **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32)}}
@@ -103,7 +113,7 @@ def _position_bits(key: Any, dimension: int) -> int:
 
 
 def _ordered_bits(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Unsigned integers in the order of the values."""
+    """Unsigned integers in the order of the values; of floats without a negative NaN."""
     signed, unsigned = _BITS[_KEY_BITS[dtype.name]]
     if dtype.kind == "b":
         return ctx.convert(x, shape, unsigned)
@@ -111,13 +121,27 @@ def _ordered_bits(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         return x
     lowest = ctx.constant(np.iinfo(signed).min, signed, shape)
     if "int" not in dtype.name:
-        x = ctx.value("stablehlo.bitcast_convert", [_canonical_float(ctx, x, dtype, shape)], shape, signed)
-        # The bits of negative floats grow with their magnitude.
-        flipped = ctx.value("stablehlo.xor", [x, ctx.constant(np.iinfo(signed).max, signed, shape)], shape, signed)
-        x = ctx.value("stablehlo.select", [ctx.compare(x, ctx.constant(0, signed, shape), "LT"), flipped, x], shape,
-                      signed)
+        x = _flipped(ctx, ctx.value("stablehlo.bitcast_convert", [x], shape, signed), shape, signed)
     x = ctx.value("stablehlo.xor", [x, lowest], shape, signed)
     return ctx.value("stablehlo.bitcast_convert", [x], shape, unsigned)
+
+
+def _flipped(ctx: Any, x: Any, shape: tuple[int, ...], signed: Any) -> Any:
+    """The bits of floats as integers in their order, and back: those of negative ones grow with their magnitude."""
+    flipped = ctx.value("stablehlo.xor", [x, ctx.constant(np.iinfo(signed).max, signed, shape)], shape, signed)
+    return ctx.value("stablehlo.select", [ctx.compare(x, ctx.constant(0, signed, shape), "LT"), flipped, x], shape, signed)
+
+
+def _sort_bits(ctx: Any, x: Any, dimension: int) -> Any:
+    """Floats sorted by their bits: -0.0 before 0.0, and every NaN becomes the same one."""
+    (aval,) = ctx.avals_in
+    shape, dtype = aval.shape, aval.dtype
+    signed, _ = _BITS[_KEY_BITS[dtype.name]]
+    x = _with_one_nan(ctx, x, ctx.compare(x, x, "NE"), dtype, shape)
+    x = _flipped(ctx, ctx.value("stablehlo.bitcast_convert", [x], shape, signed), shape, signed)
+    (x,) = _sort_operation(ctx, [x], [ctx.tensor_type(shape, signed)], dimension, False, [ctx.tensor_type((), signed)] * 2,
+                           lambda body, pair: body.compare(*pair, "LT"))
+    return ctx.value("stablehlo.bitcast_convert", [_flipped(ctx, x, shape, signed)], shape, dtype)
 
 
 def _sort_packed(ctx: Any, operands: Sequence[Any], dimension: int) -> list[Any]:
@@ -126,7 +150,8 @@ def _sort_packed(ctx: Any, operands: Sequence[Any], dimension: int) -> list[Any]
     shape, dtype = avals[0].shape, avals[0].dtype
     position_bits = _position_bits(avals[0], dimension)
     word = np.dtype(np.uint32 if _KEY_BITS[dtype.name] + position_bits <= 32 else np.uint64)
-    keys = ctx.convert(_ordered_bits(ctx, operands[0], shape, dtype), shape, word)
+    keys = operands[0] if dtype.kind == "b" or "int" in dtype.name else _canonical_float(ctx, operands[0], dtype, shape)
+    keys = ctx.convert(_ordered_bits(ctx, keys, shape, dtype), shape, word)
     keys = ctx.value("stablehlo.shift_left", [keys, ctx.constant(position_bits, word, shape)], shape, word)
     words = ctx.value("stablehlo.or", [keys, _iota(ctx, shape, dimension, word)], shape, word)
     (words,) = _sort_operation(ctx, [words], [ctx.tensor_type(shape, word)], dimension, False,

@@ -75,6 +75,16 @@ def test_nan_is_last_and_zeros_are_equal():
     assert_same(lax.sort(x), np.array([-np.inf, 0.0, -0.0, 1, np.inf, np.nan, np.nan]))
 
 
+@pytest.mark.parametrize("dtype", [np.dtype(np.float16), bfloat16, f32], ids=str)
+def test_many_floats_in_any_order_of_equal_ones(dtype, rng):
+    """Sorted by their bits on the CPU: in a loop, so that a few thousand are many."""
+    x = (rng.standard_normal((2, 64, 64)) * 10.0 ** rng.integers(-8, 5, (2, 64, 64))).astype(dtype)
+    x[:, ::7, ::3] = np.array([np.nan, -0.0, np.inf, -np.inf, -np.nan, 0.0], dtype)[np.arange(22) % 6]
+    f = jaxlite.jit(lambda x: lax.map(lambda x: lax.sort(x, 0, is_stable=False), x))
+    assert "gather" not in f.lower(x).as_text()
+    np.testing.assert_array_equal(np.asarray(f(x)).astype(f32), np.sort(x.astype(f32), 1))
+
+
 def test_sort_by_several_keys(rng):
     a, b = rng.integers(0, 3, 50), rng.integers(0, 3, 50).astype(np.float16)
     index = np.arange(50, dtype=np.int32)

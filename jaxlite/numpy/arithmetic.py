@@ -181,6 +181,16 @@ def stretch(x, shape: Ints):
                                            broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))))
 
 
+def _is_known(y) -> bool:
+    """Whether a divisor is a number that is known when the program is made, and not zero: no test of its sign is needed."""
+    return isinstance(y, (int, np.integer)) and y != 0
+
+
+def _has_other_sign(rest, y):
+    """Whether the remainder of a division by a known number has not its sign, and is not zero."""
+    return (lax.lt if y > 0 else lax.gt)(rest, constant(0, rest))
+
+
 def floor_quotient(x, y):
     """x / y rounded down, for promoted x and y."""
     kind = kind_of(x)
@@ -188,7 +198,11 @@ def floor_quotient(x, y):
         return lax.div(x, y)
     if kind == "i":
         quotient = lax.div(x, y)
-        below = lax.bitwise_and(lax.ne(lax.sign(x), lax.sign(y)), lax.ne(lax.rem(x, y), constant(0, x)))
+        rest = lax.rem(x, y)
+        if _is_known(y):
+            below = _has_other_sign(rest, y)
+        else:
+            below = lax.bitwise_and(lax.ne(lax.sign(x), lax.sign(y)), lax.ne(rest, constant(0, x)))
         return where_same(below, lax.sub(quotient, constant(1, x)), quotient)
     if kind == "c":
         raise TypeError("floor_divide does not support complex-valued inputs")
@@ -198,6 +212,9 @@ def floor_quotient(x, y):
 
 def remainder_of(x, y):
     """The remainder of x / y with the sign of y, for promoted x and y."""
+    if kind_of(x) in "iu" and _is_known(y):
+        rest = lax.rem(x, y)
+        return rest if kind_of(x) == "u" else where_same(_has_other_sign(rest, y), lax.add(rest, y), rest)
     zero = constant(0, y)
     if kind_of(x) in "iu":
         y = where_same(lax.eq(y, zero), constant(1, y), y)  # x % 0 is 0

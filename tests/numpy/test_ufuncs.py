@@ -306,6 +306,10 @@ def test_integer_division_by_known_numbers(dtype):
         for got, expected in zip(divide(x), wanted, strict=True):
             np.testing.assert_array_equal(got, expected)
     assert "sign" not in str(jax.make_jaxpr(lambda x: x // 7)(x))
+    many = np.resize(x, 1 << 16)
+    divide = jax.jit(lambda x: x // 7).lower(many)  # XLA looks at each of equal divisors
+    assert "bitcast_convert" in divide.as_text()
+    np.testing.assert_array_equal(divide.compile()(many), many // x.dtype.type(7))
 
 
 def test_divmod_of_floats():

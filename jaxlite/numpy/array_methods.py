@@ -200,12 +200,13 @@ def _iterate(self):
 
 
 def _rows(x):
-    """The rows of an array outside of a trace, when they are asked for. Of many, a hundred small ones come from one program."""
+    """The rows of an array or of keys outside of a trace, when they are asked for. Of many, a hundred small ones come from one
+    program."""
     size = x.shape[0]
     try:
         if size <= 32:
             yield from shaping.unstack(x)
-        elif arrays.is_spread(x) or x.nbytes > size * _SMALL_ROW:
+        elif len(x.sharding.device_set) > 1 or x.nbytes > size * _SMALL_ROW:
             yield from (x[index] for index in range(size))
         else:
             for start in range(0, size, 100):

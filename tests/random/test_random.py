@@ -307,6 +307,8 @@ def test_keys_compare_and_iterate(keys):
     assert (keys == keys[1]).tolist() == [False, True, False]
     assert (keys != keys[1]).tolist() == [True, False, True]
     assert len(keys) == 3 and [words(key).tolist() for key in keys] == words(keys).tolist()
+    many = random.split(keys[0], 40)  # rows of long arrays come in groups
+    assert [words(key).tolist() for key in many] == words(many).tolist()
     first, second = random.split(random.PRNGKey(0))
     assert first.shape == (2,) and (first != second).any()
 

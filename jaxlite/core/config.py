@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ContextDecorator
+from itertools import takewhile
 from typing import Any
 
 from jaxlite.core.foreign_options import REFUSED, WITHOUT_MEANING
@@ -465,16 +466,15 @@ class Configuration:
     def parse_flags_with_absl(self) -> None:
         """Set the options that the command line of the process names, `--jax_enable_x64=1`; absl itself is not needed.
 
-        If the program uses it, absl knows these flags from then on.
+        If the program uses it, absl knows these flags from then on, and counts as parsed: the program's own flags can be read.
         """
+        own = [argument for argument in takewhile(lambda argument: argument != "--", sys.argv) if argument.startswith("--jax_")]
+        for argument in own:
+            name, equals, value = argument[2:].partition("=")
+            self.update(name, value if equals else "1")
         if "absl.flags" in sys.modules:
             self._define_flags()
-        for argument in sys.argv[1:]:
-            if argument == "--":
-                break
-            if argument.startswith("--jax_"):
-                name, equals, value = argument[2:].partition("=")
-                self.update(name, value if equals else "1")
+            sys.modules["absl.flags"].FLAGS(["", *own], known_only=True)
 
     def config_with_absl(self) -> None:
         """Define a flag of absl for each option. `absl.app.run` sets those that are on the command line, before `main`."""

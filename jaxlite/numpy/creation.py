@@ -84,8 +84,8 @@ def _from_other(object, dtype):
     if isinstance(object, (str, bytes)):
         return _parsed(object, object, dtype)
     if isinstance(object, (np.ndarray, np.generic)) or hasattr(object, "__array__") or hasattr(object, "__array_interface__"):
-        if type(object) is not np.ndarray and isinstance(object, np.ndarray):
-            aval_of(object)  # refuses masked arrays
+        if type(object) is not np.ndarray and isinstance(object, np.ndarray) and np.any(getattr(object, "mask", False)):
+            aval_of(object)  # refuses masked arrays; where nothing is masked nothing is lost, and netCDF4 reads such arrays
         found = np.asarray(object)
     else:
         try:

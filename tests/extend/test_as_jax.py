@@ -193,6 +193,14 @@ def test_options_are_flags_of_absl():
     assert run("-c", code, "rest", "--jax_enable_x64", "--n=3", "--nojax_debug_nans") == "['rest'] 3 True False\n"
 
 
+def test_flags_of_a_program_can_be_read_once_the_options_are_parsed():
+    pytest.importorskip("absl")
+    code = ("from absl import flags\nimport jaxlite as jax\nflags.DEFINE_integer('n', 1, '')\n"
+            "jax.config.parse_flags_with_absl()\n"
+            "f = flags.FLAGS; print(f.n, f.jax_enable_x64, f.jax_debug_nans, f(['', '--n=2']), f.n, jax.config.jax_enable_x64)")
+    assert run("-c", code, "--n=3", "--jax_enable_x64", "--", "--jax_debug_nans") == "1 True False [''] 2 True\n"
+
+
 def test_private_names_lead_somewhere():
     program = """
 import jaxlite.as_jax, importlib, jax

@@ -49,6 +49,8 @@ def test_bits_and_masks():
     for make in (jnp.asarray, jnp.array, jnp.sin):
         with pytest.raises(ValueError, match="numpy masked arrays are not supported"):
             make(np.ma.masked_array([1.0, 2.0], [0, 1]))
+    for unmasked in (np.ma.masked_array([1.0, 2.0]), np.ma.masked_array([1.0, 2.0], [0, 0])):
+        assert jnp.array(unmasked, jnp.float32).tolist() == [1.0, 2.0]
     assert jnp.array([1, 258], jnp.int16).byteswap().tolist() == np.array([1, 258], np.int16).byteswap().tolist()
 
 

@@ -99,8 +99,8 @@ def with_names(lines: list[str], version: str, found: dict[str, list[str] | None
         if names is None:
             continue
         since.update({(module, name): min(own, since.get((module, name), own)) for name in ["", *names]})
-    return [" ".join([_marked(module, at)] + [_marked(name, "" if version == at else version) for (within, name), version
-                                              in sorted(since.items()) if within == module and name])
+    return [" ".join([_marked(module, at), *(_marked(name, "" if added == at else added)
+                                             for (within, name), added in sorted(since.items()) if within == module and name)])
             for (module, name), at in sorted(since.items()) if not name]
 
 

@@ -32,6 +32,7 @@ _ELEMENT_TYPE_TEXT = {
     # The 6-bit floats are left out: XLA ends the process when it meets them.
 }  # fmt: skip
 _SIZE_LIMIT = 1 << 58  # elements; their bytes fit an int64
+_DIVISIONS, _MANY_QUOTIENTS = ("stablehlo.divide", "stablehlo.remainder"), 1 << 16
 _PACKED = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
 
 
@@ -419,6 +420,16 @@ class RuleContext:
             found = self._constants[value, dtype, shape] = self._constant(value, dtype, shape)
         return found
 
+    def divisor(self, value: Any, dtype: Any, shape: Sequence[int]) -> Any:
+        """A constant by which values are divided. XLA:CPU looks at each of many equal integers, for a millisecond or more: it
+        gets the bits of another type, which it reads when it has the divisor in the kernel."""
+        if self.platform != "cpu" or dtype.kind not in "iu" or any(type(size) is not int for size in shape) or (
+                math.prod(shape) < _MANY_QUOTIENTS):
+            return self.constant(value, dtype, shape)
+        bits = np.dtype(f"{'i' if dtype.kind == 'u' else 'u'}{dtype.itemsize}")
+        constant = self.constant(np.asarray(value, dtype).view(bits)[()], bits)
+        return self.broadcast(self.value("stablehlo.bitcast_convert", [constant], (), dtype), (), shape, dtype)
+
     def count(self, size: Any, dtype: Any) -> Any:
         """A size as a scalar; where sizes are symbolic, one of the program."""
         return self.constant(size, dtype)
@@ -577,11 +588,12 @@ class RuleContext:
             if operation is not None:
                 (out,) = eqn.outvars
                 shape = out.aval.shape
-                values = []
+                values: list[Any] = []
                 for atom in eqn.invars:
                     value, aval = env.get(atom), atom.aval
                     if value is None:
-                        value = self.constant(atom.val, aval.dtype, shape)
+                        of = self.divisor if operation in _DIVISIONS and values else self.constant
+                        value = of(atom.val, aval.dtype, shape)
                     elif aval.shape != shape:
                         value = self.broadcast(value, aval.shape, shape, aval.dtype)
                     values.append(value)

@@ -31,6 +31,7 @@ from jaxlite.numpy.api import (
     promote_dtypes,
     strong_arrays,
 )
+from jaxlite.numpy.manipulation import moveaxis
 
 
 def _operands(name: str, a, b, preferred) -> tuple[Any, Any, Any]:
@@ -301,9 +302,7 @@ def cross(a, b, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | N
         return minor(0, 1)
     parts = [minor(1, 2), minor(2, 0), minor(0, 1)]
     # XLA:CPU joins in a loop over rows of three, with a branch for each element; joined in front, rows are long.
-    (axis,) = canonical_axes(axisc, parts[0].ndim + 1)
-    rest = range(1, parts[0].ndim + 1)
-    return shaping.transpose(shaping.stack(parts, 0), [*rest[:axis], 0, *rest[axis:]])
+    return moveaxis(shaping.stack(parts, 0), 0, axisc)
 
 
 @api

@@ -22,7 +22,7 @@ def broadcast_operands(ctx: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 for _primitive, _operation in {
-    "add": "add", "sub": "subtract", "mul": "multiply",
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "rem": "remainder",
     "neg": "negate",
     "floor": "floor", "ceil": "ceil", "is_finite": "is_finite", "nextafter": "chlo.next_after",
     "exp": "exponential", "expm1": "exponential_minus_one", "log": "log", "log1p": "log_plus_one",
@@ -36,27 +36,6 @@ for _primitive, _operation in {
     "real": "real", "imag": "imag", "complex": "complex",
 }.items():  # fmt: skip
     lowers_to(_primitive, _operation)
-
-
-_MANY_QUOTIENTS = 1 << 16  # for which XLA:CPU takes a millisecond or more to look at an equal number of divisors
-
-
-def _division(primitive: str, operation: str) -> None:
-    @lowers(primitive)
-    def rule(ctx: Any, x: Any, y: Any) -> Any:
-        aval, size = ctx.avals_in[1], ctx.aval_out.size
-        if ctx.platform == "cpu" and not aval.shape and type(size) is int and size >= _MANY_QUOTIENTS:
-            divisor = getattr(ctx.eqn.invars[1], "val", None)
-            if divisor is not None and aval.dtype.kind in "iu":
-                # As other bits, which XLA only reads when it has the divisor in the kernel.
-                bits = np.dtype(f"{'i' if aval.dtype.kind == 'u' else 'u'}{aval.dtype.itemsize}")
-                constant = ctx.constant(np.asarray(divisor, aval.dtype).view(bits)[()], bits)
-                y = ctx.value("stablehlo.bitcast_convert", [constant], (), aval.dtype)
-        return ctx.emit1(operation, *broadcast_operands(ctx, (x, y)))
-
-
-_division("div", "stablehlo.divide")
-_division("rem", "stablehlo.remainder")
 
 
 @functools.cache

@@ -109,7 +109,7 @@ _IMPLIED: dict[str, dict[str, Callable[[Any], bool]]] = {
     "scan": {"linear": _false, "_split_transpose": _false},
     "reshard": {"dst_sharding": _any, "concrete_mesh": _any},  # the type of the result says it
 } | {name: {"accuracy": _none} for name in (
-    "cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "logistic", "rsqrt", "sin", "sqrt", "tan", "tanh")}
+    "cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "log2", "logistic", "rsqrt", "sin", "sqrt", "tan", "tanh")}
 
 class _Words(str):
     """A value that is shown as it is."""

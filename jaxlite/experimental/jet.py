@@ -290,6 +290,20 @@ def _one_minus_square(order: int, y: Series, sign: float = -1.0) -> Series:
     return _shifted(_scaled(_convolve(order, y[:order + 1], y[:order + 1]), sign), 1.0)
 
 
+def _one_minus_square_of(order: int, apply: Callable, x: Series) -> Series:
+    return [apply(x[0]), *_one_minus_square(order, x)[1:]]
+
+
+def _polynomial(order: int, apply: Callable, x: Series, *terms: Series) -> Series:
+    shape = aval_of(apply(x[0], *(term[0] for term in terms))).shape
+    spread = lambda series: [None if each is None else lax.broadcast_in_dim(each, shape, range(aval_of(each).ndim))
+                             for each in series]
+    x, value, *others = map(spread, (x, *terms[::-1]))
+    for term in others:
+        value = _add(_convolve(order, value, x), term)
+    return value
+
+
 def _inverse_root(order: int, x: Series) -> Series:
     return _power(order, lax.rsqrt, x, -0.5)
 
@@ -362,7 +376,9 @@ _RULES: dict[str, Callable] = {
     "erf": _by_slope(lambda order, x, y: _scaled(_gauss(order, x, -1.0), _TWO_OVER_ROOT_PI)),
     "erfc": _by_slope(lambda order, x, y: _scaled(_gauss(order, x, -1.0), -_TWO_OVER_ROOT_PI)),
     "erf_inv": _by_slope(lambda order, x, y: _scaled(_gauss(order, y, 1.0), 1 / _TWO_OVER_ROOT_PI)),
-    "square": lambda order, apply, x: _convolve(order, x, x),
+    "log2": lambda order, apply, x: [apply(x[0]), *_scaled(_log(order, lax.log, x), 1 / math.log(2))[1:]],
+    "square": lambda order, apply, x: _convolve(order, x, x), "one_minus_square": _one_minus_square_of,
+    "polynomial": _polynomial,
     "sqrt": lambda order, apply, x: _power(order, apply, x, 0.5),
     "rsqrt": lambda order, apply, x: _power(order, apply, x, -0.5),
     "cbrt": lambda order, apply, x: _power(order, apply, x, 1 / 3),

@@ -89,6 +89,8 @@ from jaxlite.lax.elementwise import (
     log,
     log1p,
     log1p_p,
+    log2,
+    log2_p,
     log_p,
     logistic,
     logistic_p,
@@ -110,7 +112,10 @@ from jaxlite.lax.elementwise import (
     nextafter,
     nextafter_p,
     not_p,
+    one_minus_square,
+    one_minus_square_p,
     or_p,
+    polynomial_p,
     population_count,
     population_count_p,
     pow,
@@ -359,8 +364,8 @@ _lazy = _Lazy(
     ragged="RaggedDotDimensionNumbers ragged_dot ragged_dot_general scaled_dot",
     rng="RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p",
     sorting="approx_max_k approx_min_k approx_top_k_p sort sort_key_val sort_p top_k top_k_p",
-    special="bessel_i1e bessel_i1e_p digamma digamma_p erf erf_inv erf_inv_p erf_p erfc erfc_p lgamma lgamma_p log2 "
-            "one_minus_square polygamma polygamma_p zeta zeta_p",
+    special="bessel_i1e bessel_i1e_p digamma digamma_p erf erf_inv erf_inv_p erf_p erfc erfc_p lgamma lgamma_p "
+            "polygamma polygamma_p zeta zeta_p",
     special_series="bessel_i0e bessel_i0e_p betainc igamma igamma_grad_a igamma_grad_a_p igamma_p igammac igammac_p "
                    "random_gamma_grad regularized_incomplete_beta_p",
     tokens="after_all after_all_p create_token create_token_p",

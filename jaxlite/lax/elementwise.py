@@ -100,13 +100,13 @@ def unary(name: str, accepted: str, result: Callable[[Any], Any] = _same_dtype) 
 
 
 def nary(name: str, accepted: str | Sequence[str], result: Callable[[Any], Any] = _same_dtype,
-         arity: int = 2) -> Primitive:
-    """A primitive of several operands of one dtype. A sequence of kinds gives them operand by operand."""
+         arity: int | None = 2) -> Primitive:
+    """A primitive of several operands of one dtype; of any number if the arity is None. Kinds may be given for each."""
     primitive = Primitive(name)
 
     @primitive.def_abstract_eval
     def rule(*avals, **params) -> ShapedArray:
-        if len(avals) != arity:
+        if arity is not None and len(avals) != arity:
             raise TypeError(f"{name} takes {arity} operands, got {len(avals)}")
         for position, aval in enumerate(avals):
             require_kind(name, aval, accepted if isinstance(accepted, str) else accepted[position], position)
@@ -232,11 +232,14 @@ exp2_p = unary("exp2", INEXACT)
 expm1_p = unary("expm1", INEXACT)
 log_p = unary("log", INEXACT)
 log1p_p = unary("log1p", INEXACT)
+log2_p = unary("log2", INEXACT)
 logistic_p = unary("logistic", INEXACT)
 sqrt_p = unary("sqrt", INEXACT)
 rsqrt_p = unary("rsqrt", INEXACT)
 cbrt_p = unary("cbrt", FLOATS)
 square_p = unary("square", NUMBERS)
+one_minus_square_p = unary("one_minus_square", NUMBERS)
+polynomial_p = nary("polynomial", NUMBERS, arity=None)  # of x, and c0, c1, ...: short ones, which are no loops
 integer_pow_p = unary("integer_pow", NUMBERS)
 pow_p = Primitive("pow")
 
@@ -266,6 +269,11 @@ def log1p(x, *, accuracy=None):
     return log1p_p.bind(x) if accuracy is None else log1p_p.bind(x, **accuracy_params(accuracy))
 
 
+def log2(x, *, accuracy=None):
+    """The logarithm to base 2."""
+    return log2_p.bind(x) if accuracy is None else log2_p.bind(x, **accuracy_params(accuracy))
+
+
 def logistic(x, *, accuracy=None):
     """1 / (1 + exp(-x))."""
     return logistic_p.bind(x) if accuracy is None else logistic_p.bind(x, **accuracy_params(accuracy))
@@ -289,6 +297,11 @@ def cbrt(x, *, accuracy=None):
 def square(x):
     """x * x."""
     return square_p.bind(x)
+
+
+def one_minus_square(x):
+    """1 - x^2, accurate near 1 and -1."""
+    return one_minus_square_p.bind(x)
 
 
 def reciprocal(x):

@@ -206,12 +206,14 @@ def_jvp(e.exp2_p, lambda g, ans, x, **accuracy: mul(const(np.log(2), x), mul(g, 
 def_jvp(e.expm1_p, lambda g, ans, x, **accuracy: mul(g, e.exp_p.bind(x, **accuracy)))
 def_jvp(e.log_p, lambda g, ans, x, **accuracy: div(g, x))
 def_jvp(e.log1p_p, lambda g, ans, x, **accuracy: div(g, add(x, const(1, x))))
+def_jvp(e.log2_p, lambda g, ans, x, **accuracy: div(g, mul(x, const(np.log(2), x))))
 def_jvp(e.logistic_p, lambda g, ans, x, **accuracy: mul(g, mul(ans, sub(const(1, x), ans))))
 # A division, which checkify's checks of divisions see.
 def_jvp(e.sqrt_p, lambda g, ans, x, **accuracy: mul(g, div(const(0.5, x), ans)))
 def_jvp(e.rsqrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(-0.5, x), div(ans, x))))
 def_jvp(e.cbrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(1 / 3, x), integer_pow(ans, -2))))
 def_jvp(e.square_p, lambda g, ans, x: mul(g, mul(const(2, x), x)))
+def_jvp(e.one_minus_square_p, lambda g, ans, x: mul(g, mul(const(-2, x), x)))
 def_jvp(e.integer_pow_p, lambda g, ans, x, y: filled(0, x) if y == 0 else g if y == 1 else
         mul(g, mul(const(y, x), x if y == 2 else integer_pow(x, y - 1))))
 
@@ -232,11 +234,31 @@ def _pow_exponent(g, ans, x, y):
 
 def_jvp(e.pow_p, _pow_base, _pow_exponent)
 
+@e.polynomial_p.def_jvp
+def _polynomial_jvp(primals: Sequence[Any], tangents: Sequence[Any], **unroll: Any) -> tuple[Any, Any]:
+    (x, *terms), (of_x, *of_terms) = primals, tangents
+    out = e.polynomial_p.bind(x, *terms, **unroll)
+    share = None
+    if type(of_x) is not Zero and len(terms) > 1:
+        first, *others = [mul(const(power, term), term) for power, term in enumerate(terms[1:], 1)]
+        slope = e.polynomial_p.bind(x, first, *others, **unroll) if others else first
+        share = mul(stretch(of_x, out), stretch(slope, out))
+    if not all(type(each) is Zero for each in of_terms):
+        other = stretch(e.polynomial_p.bind(x, *map(jvp.instantiate, of_terms), **unroll), out)
+        share = other if share is None else jvp.add_tangents(share, other)
+    return out, zero_for(out) if share is None else share
+
+
+@e.polynomial_p.def_transpose
+def _polynomial_transpose(ct: Any, x: Any, *terms: Any, **unroll: Any) -> list[Any]:
+    shares: list[Any] = [None]
+    for position, term in enumerate(terms):
+        ct = mul(ct, x) if position else ct
+        shares.append(sum_to(ct, term.aval) if is_linear(term) else None)
+    return shares
+
+
 # --- trigonometry ------------------------------------------------------------------------------------
-
-
-def _one_minus_square(x):
-    return sub(const(1, x), e.square(x))
 
 
 def _one_plus_square(x):
@@ -246,19 +268,27 @@ def _one_plus_square(x):
 def_jvp(e.sin_p, lambda g, ans, x, **accuracy: mul(g, e.cos(x)))
 def_jvp(e.cos_p, lambda g, ans, x, **accuracy: neg(mul(g, e.sin(x))))
 def_jvp(e.tan_p, lambda g, ans, x, **accuracy: mul(g, _one_plus_square(ans)))
-def_jvp(e.asin_p, lambda g, ans, x: mul(g, e.rsqrt(_one_minus_square(x))))
-def_jvp(e.acos_p, lambda g, ans, x: mul(g, neg(e.rsqrt(_one_minus_square(x)))))
 def_jvp(e.atan_p, lambda g, ans, x: div(g, _one_plus_square(x)))
 def_jvp(e.atan2_p, lambda g, ans, x, y: mul(g, div(y, add(e.square(x), e.square(y)))),
         lambda g, ans, x, y: mul(g, div(neg(x), add(e.square(x), e.square(y)))))
 def_jvp(e.sinh_p, lambda g, ans, x: mul(g, e.cosh(x)))
 def_jvp(e.cosh_p, lambda g, ans, x: mul(g, e.sinh(x)))
-# One factor, which is all that a loop has to keep of a step for the gradient.
-def_jvp(e.tanh_p, lambda g, ans, x, **accuracy: mul(g, mul(add(const(1, x), ans), sub(const(1, x), ans))))
 def_jvp(e.asinh_p, lambda g, ans, x: mul(g, e.rsqrt(_one_plus_square(x))))
 def_jvp(e.acosh_p, lambda g, ans, x: mul(g, mul(e.rsqrt(sub(x, const(1, x))), e.rsqrt(add(x, const(1, x))))))
-# Two factors: the square loses the digits of 1 - x near 1.
-def_jvp(e.atanh_p, lambda g, ans, x: mul(e.reciprocal(add(const(1, x), x)), div(g, sub(const(1, x), x))))
+if VERSION >= (0, 12):  # as JAX of the same jaxlib
+    _one_minus_square = e.one_minus_square
+    def_jvp(e.tanh_p, lambda g, ans, x, **accuracy: mul(g, e.one_minus_square(ans)))
+    def_jvp(e.atanh_p, lambda g, ans, x: div(g, e.one_minus_square(x)))
+else:
+    def _one_minus_square(x):
+        return sub(const(1, x), e.square(x))
+
+    # One factor, which is all that a loop has to keep of a step for the gradient.
+    def_jvp(e.tanh_p, lambda g, ans, x, **accuracy: mul(g, mul(add(const(1, x), ans), sub(const(1, x), ans))))
+    # Two factors: the square loses the digits of 1 - x near 1.
+    def_jvp(e.atanh_p, lambda g, ans, x: mul(e.reciprocal(add(const(1, x), x)), div(g, sub(const(1, x), x))))
+def_jvp(e.asin_p, lambda g, ans, x: mul(g, e.rsqrt(_one_minus_square(x))))
+def_jvp(e.acos_p, lambda g, ans, x: mul(g, neg(e.rsqrt(_one_minus_square(x)))))
 
 # --- complex numbers ---------------------------------------------------------------------------------
 

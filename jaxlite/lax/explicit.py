@@ -388,9 +388,9 @@ def _whole(spec: Spec, axes: Sequence[int]) -> Spec:
 
 @_rule(*"""abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clz complex conj
     convert_element_type copy cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma
-    igamma_grad_a igammac imag integer_pow is_finite le le_to lgamma log log1p logistic lt lt_to max min mul mulhi name ne neg
-    nextafter not or polygamma population_count pow random_fold_in random_gamma_grad random_seed real
-    reduce_precision regularized_incomplete_beta rem round rsqrt clamp shift_left shift_right_arithmetic
+    igamma_grad_a igammac imag integer_pow is_finite le le_to lgamma log log1p log2 logistic lt lt_to max min mul mulhi name ne
+    neg nextafter not one_minus_square or polygamma polynomial population_count pow random_fold_in random_gamma_grad random_seed
+    real reduce_precision regularized_incomplete_beta rem round rsqrt clamp shift_left shift_right_arithmetic
     shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta""".split())
 def _elementwise(case: _Case, **params) -> list[Spec]:
     rank = case.results[0].ndim

@@ -5,14 +5,7 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from jaxlite.core.primitive import register_rule_modules
-from jaxlite.core.values import aval_of
-from jaxlite.lax import elementwise as ew
-from jaxlite.lax import shaping
 from jaxlite.lax.elementwise import FLOATS, nary, unary
 
 erf_p = unary("erf", FLOATS)
@@ -63,25 +56,6 @@ def zeta(x, q):
 def bessel_i1e(x):
     """exp(-|x|) times the modified Bessel function of the first kind of order 1."""
     return bessel_i1e_p.bind(x)
-
-
-def log2(x, *, accuracy=None):
-    """The logarithm to base 2."""
-    result = ew.log(x, accuracy=accuracy)
-    dtype = aval_of(result).dtype
-    if dtype.kind == "c":
-        parts = ew.real(result), ew.imag(result)
-        result = ew.complex(*(ew.div(part, np.asarray(math.log(2), aval_of(part).dtype)) for part in parts))
-    else:
-        result = ew.div(result, np.asarray(math.log(2), dtype))
-    return shaping.convert(result, None, aval_of(x).weak_type)
-
-
-def one_minus_square(x):
-    """1 - x^2, accurate near 1 and -1, and so is its derivative near 0."""
-    one = shaping.full_like(x, 1)
-    plain = ew.sub(one, ew.square(x))  # which has the derivative
-    return ew.add(plain, shaping.stop_gradient(ew.sub(ew.mul(ew.add(one, x), ew.sub(one, x)), plain)))
 
 
 register_rule_modules("jaxlite.lax.special_rules")

@@ -27,7 +27,9 @@ from jaxlite.numpy.api import (
 )
 from jaxlite.numpy.selection import where
 from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
+from lowering.xla import VERSION
 
+_FEW_AT_ONCE = 8  # of one that is one operation
 _FEW_COEFFICIENTS = 16  # of a polynomial whose values are computed without a loop
 
 
@@ -283,7 +285,13 @@ def polyval(p, x, *, unroll: int | None = None):
     p = manipulation.atleast_1d(p)
     shape = shaping.broadcast_shapes(p.shape[1:], x.shape)
     x = shaping.convert(manipulation.broadcast_to(x, shape), None, False)
-    return _horner(shaping.convert(p, None, False), x, unroll)
+    p = shaping.convert(p, None, False)
+    if VERSION >= (0, 12) and len(p) <= (_FEW_AT_ONCE if unroll is None else unroll):  # as JAX of the same jaxlib
+        terms = [p[k] for k in range(len(p) - 1, -1, -1)]
+        if p.ndim - 1 not in (0, x.ndim):
+            terms = [manipulation.broadcast_to(term, shape) for term in terms]
+        return lax.polynomial(x, terms, unroll=unroll)
+    return _horner(p, x, unroll)
 
 
 @api

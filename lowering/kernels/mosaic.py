@@ -25,8 +25,9 @@ _FUNCTIONS = {"exp": "math.exp", "exp2": "math.exp2", "log": "math.log", "log1p"
               "cos": "math.cos", "sqrt": "math.sqrt", "rsqrt": "math.rsqrt", "floor": "math.floor", "ceil": "math.ceil",
               "abs": "math.absf", "tanh": "math.tanh", "tan": "math.tan", "erf": "math.erf"}
 _SHARED = ("program_id", "multiple_of", "copy", "stop_gradient", "name", "squeeze", "reshape", "expand_dims",
-           "convert_element_type", "select_n", "clamp", "not", "square", "reciprocal", "integer_pow", "logistic", "sign",
-           "is_finite", "broadcast_in_dim", "jit", "remat2", "custom_jvp_call", "custom_vjp_call", "cond", "scan", "while")
+           "convert_element_type", "select_n", "clamp", "not", "square", "one_minus_square", "reciprocal", "integer_pow",
+           "polynomial", "log2", "logistic", "sign", "is_finite", "broadcast_in_dim", "jit", "remat2", "custom_jvp_call",
+           "custom_vjp_call", "cond", "scan", "while")
 RULES: dict[str, Callable[..., Any]] = {name: TRITON_RULES[name] for name in _SHARED}
 
 

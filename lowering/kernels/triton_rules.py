@@ -156,6 +156,30 @@ def _integer_pow(k: Kernel, eqn: Any, x: Value, *, y: int) -> Any:
     return result if y > 0 else triton_math.elementwise(k, "div", [k.constant(1, x.dtype, x.shape), result], x.dtype)
 
 
+@lowers("log2")
+def _log2(k: Kernel, eqn: Any, x: Value, **params: Any) -> Any:
+    logarithm = triton_math.elementwise(k, "log", [x], x.dtype)
+    return triton_math.elementwise(k, "mul", [logarithm, k.constant(1 / math.log(2), x.dtype, x.shape)], x.dtype)
+
+
+@lowers("one_minus_square")
+def _one_minus_square(k: Kernel, eqn: Any, x: Value) -> Any:
+    one = k.constant(1, x.dtype, x.shape)
+    factors = [triton_math.elementwise(k, name, [one, x], x.dtype) for name in ("add", "sub")]
+    return triton_math.elementwise(k, "mul", factors, x.dtype)
+
+
+@lowers("polynomial")
+def _polynomial(k: Kernel, eqn: Any, *operands: Value, **params: Any) -> Any:
+    aval = eqn.outvars[0].aval
+    x, *terms = [k.broadcast(each, aval.shape) for each in operands]
+    value = terms.pop()
+    while terms:
+        value = triton_math.elementwise(k, "mul", [value, x], aval.dtype)
+        value = triton_math.elementwise(k, "add", [value, terms.pop()], aval.dtype)
+    return value
+
+
 @lowers("logistic")
 def _logistic(k: Kernel, eqn: Any, x: Value, **params: Any) -> Any:
     def compute(values: list[Value]) -> Value:

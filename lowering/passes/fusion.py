@@ -39,31 +39,31 @@ from lowering.rules import DECOMPOSITIONS, RULES
 
 # Name -> what one element costs to run, where it is not 1.
 RUN_COST = {
-    "tanh": 32, "exp": 14, "exp2": 15, "expm1": 14, "log": 13, "log1p": 42, "logistic": 16, "sin": 38, "cos": 96,
+    "tanh": 32, "exp": 14, "exp2": 15, "expm1": 14, "log": 13, "log1p": 42, "log2": 13, "logistic": 16, "sin": 38, "cos": 96,
     "sinh": 40, "cosh": 30, "asin": 25, "acos": 25, "atan": 25, "asinh": 60, "acosh": 50, "atanh": 50,
     "tan": 140, "pow": 130, "erf": 25, "erf_inv": 46, "lgamma": 200, "digamma": 200, "erfc": 60, "div": 6, "sqrt": 4,
-    "rsqrt": 4, "cbrt": 150, "atan2": 500, "rem": 20, "integer_pow": 2, "gather": 10, "concatenate": 4, "stack": 4, "pad": 3,
-    "argmax": 4, "argmin": 4, "max": 2, "min": 2, "select_n": 2, "floor": 2,
-    "reshape": 0, "squeeze": 0, "stop_gradient": 0, "copy": 0,
+    "rsqrt": 4, "cbrt": 150, "atan2": 500, "rem": 20, "integer_pow": 2, "one_minus_square": 2, "polynomial": 8,
+    "gather": 10, "concatenate": 4, "stack": 4, "pad": 3, "argmax": 4, "argmin": 4, "max": 2, "min": 2, "select_n": 2,
+    "floor": 2, "reshape": 0, "squeeze": 0, "stop_gradient": 0, "copy": 0,
 }  # fmt: skip
 # Name -> how many instructions it becomes, where it is not 1.
 _WEIGHT = {
-    "logistic": 4, "integer_pow": 2, "erf_inv": 40, "lgamma": 80, "digamma": 80, "erfc": 60, "iota": 0, "reshape": 0,
-    "squeeze": 0, "argmax": 4, "argmin": 4, "random_bits": 120,
+    "logistic": 4, "integer_pow": 2, "one_minus_square": 3, "polynomial": 8, "erf_inv": 40, "lgamma": 80, "digamma": 80,
+    "erfc": 60, "iota": 0, "reshape": 0, "squeeze": 0, "argmax": 4, "argmin": 4, "random_bits": 120,
 }  # fmt: skip
 REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin".split())
 _VIEWS = frozenset("reshape transpose squeeze slice rev broadcast_in_dim tile iota empty convert_element_type "
                    "bitcast_convert_type copy stop_gradient split unstack real imag".split())
 FUSIBLE = REDUCTIONS | _VIEWS | frozenset(
-    "neg sin cos tan tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt abs sign floor ceil round erf erf_inv erfc "
-    "lgamma digamma is_finite not integer_pow square reduce_precision conj population_count clz sinh cosh asin acos atan "
-    "asinh acosh atanh add sub mul div rem max min pow atan2 nextafter and or xor shift_left shift_right_logical "
-    "shift_right_arithmetic eq ne lt le gt ge eq_to le_to lt_to complex add_any select_n clamp mulhi pad concatenate stack "
-    "dynamic_slice dynamic_update_slice gather".split())
+    "neg sin cos tan tanh exp exp2 expm1 log log1p log2 logistic sqrt rsqrt cbrt abs sign floor ceil round erf erf_inv "
+    "erfc lgamma digamma is_finite not integer_pow polynomial one_minus_square square reduce_precision conj population_count "
+    "clz sinh cosh asin acos atan asinh acosh atanh add sub mul div rem max min pow atan2 nextafter and or xor shift_left "
+    "shift_right_logical shift_right_arithmetic eq ne lt le gt ge eq_to le_to lt_to complex add_any select_n clamp mulhi pad "
+    "concatenate stack dynamic_slice dynamic_update_slice gather".split())
 # XLA computes these once where several kernels read them.
 COSTLY = REDUCTIONS | frozenset(
-    "tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt erf div rem pow atan2 sinh cosh "
+    "tanh exp exp2 expm1 log log1p log2 logistic sqrt rsqrt cbrt erf div rem pow atan2 sinh cosh "
     "asin acos atan asinh acosh atanh gather pad".split())
 # They give other elements of their operands, or more of them.
 _MOVES = REDUCTIONS | (_VIEWS - {"broadcast_in_dim"}) | frozenset(

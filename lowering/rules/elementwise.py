@@ -229,6 +229,36 @@ def _exp2(ctx: Any, x: Any, accuracy: Any = None) -> Any:
         np.log(2.0), aval.dtype, aval.shape)), **ctx.accuracy(accuracy))
 
 
+@lowers("log2")
+def _log2(ctx: Any, x: Any, accuracy: Any = None) -> Any:
+    logarithm = ctx.emit1("stablehlo.log", x, **ctx.accuracy(accuracy))
+    aval = ctx.aval_out
+    kind = aval.dtype
+    if kind.kind != "c":
+        return ctx.emit1("stablehlo.multiply", logarithm, ctx.constant(1 / np.log(2.0), kind, aval.shape))
+    parts = complex_parts(ctx, logarithm)
+    kind = np.dtype(kind.type(0).real.dtype)
+    factor = ctx.constant(1 / np.log(2.0), kind, aval.shape)
+    return ctx.emit1("stablehlo.complex", *(
+        ctx.value("stablehlo.multiply", [part, factor], aval.shape, kind) for part in parts))
+
+
+@lowers("one_minus_square")
+def _one_minus_square(ctx: Any, x: Any) -> Any:
+    one = ctx.constant(1, ctx.aval_out.dtype, ctx.aval_out.shape)
+    return ctx.emit1("stablehlo.multiply", ctx.emit1("stablehlo.add", one, x), ctx.emit1("stablehlo.subtract", one, x))
+
+
+@lowers("polynomial")
+def _polynomial(ctx: Any, *operands: Any, unroll: Any = None) -> Any:
+    """Horner's rule."""
+    x, *terms = broadcast_operands(ctx, operands)
+    value = terms.pop()
+    while terms:
+        value = ctx.emit1("stablehlo.add", ctx.emit1("stablehlo.multiply", value, x), terms.pop())
+    return value
+
+
 @lowers("integer_pow")
 def _integer_pow(ctx: Any, x: Any, *, y: int) -> Any:
     aval = ctx.aval_out

@@ -19,6 +19,7 @@ FUNCTIONS = {
     "exponentials": lambda x: jnp.exp(x) + jnp.exp2(x) + jnp.expm1(x) + jnp.log(x) * jnp.log1p(x),
     "trigonometry": lambda x: jnp.sin(x) * jnp.cos(x) + jnp.tan(x) + jnp.arctan(x) + jnp.arcsin(x / 2) * jnp.arccos(x / 2),
     "hyperbolic": lambda x: jnp.sinh(x) + jnp.cosh(x) * jnp.tanh(x) + jnp.arcsinh(x) + jnp.arccosh(x + 1) + jnp.arctanh(x / 2),
+    "later ones": lambda x: lax.log2(x) * lax.one_minus_square(x) + lax.polynomial(x, [x[0], x * x, 2.0]),
     "powers": lambda x: x**2.5 + x**3 + 1 / x + x**-2 + x**x + jnp.sqrt(x) + lax.rsqrt(x) + jnp.cbrt(x) + jnp.square(x),
     "error functions": lambda x: lax.erf(x) + lax.erfc(x / 2) * lax.erf_inv(x / 2) + jax.nn.sigmoid(x),
     "choices": lambda x: jnp.maximum(x, 0.5) * jnp.minimum(x, 1.0) + jnp.abs(x - 0.5) + jnp.where(x > 0.5, x * x, x)

@@ -217,11 +217,16 @@ OPS = [
     Op("expm1", lax.expm1, plain(np.expm1), "fc", draw=(-10, 10)),
     Op("log", lax.log, plain(np.log), "fc", draw=(1e-3, 1e3)),
     Op("log1p", lax.log1p, plain(np.log1p), "fc", draw=(-0.99, 9), ulps=3, double_ulps=40),
+    Op("log2", lax.log2, plain(np.log2), "fc", draw=(1e-3, 1e3), ulps=5, half_ulps=3),
     Op("logistic", lax.logistic, plain(lambda x: 1 / (1 + np.exp(-x))), "fc", draw=(-20, 20), ulps=4),
     Op("sqrt", lax.sqrt, plain(np.sqrt), "fc", draw=(0, 1e3), ulps=1),
     Op("rsqrt", lax.rsqrt, plain(lambda x: 1 / np.sqrt(x)), "fc", draw=(1e-3, 1e3)),
     Op("cbrt", lax.cbrt, plain(np.cbrt), "f", draw=(-1e3, 1e3), ulps=3),
     Op("square", lax.square, by_kind(int=lambda _, x: x * x, other=np.square), N),
+    Op("one_minus_square", lax.one_minus_square, by_kind(
+        int=lambda _, x: 1 - x * x, other=lambda x: (1 + x) * (1 - x)), N, ulps=3),
+    Op("polynomial", lambda x, c: P["polynomial_p"].bind(x, c, c), by_kind(
+        int=lambda _, x, c: c * x + c, other=lambda x, c: c * x + c), N, 2, draw=(0.1, 3)),
     Op("integer_pow", lambda x: lax.integer_pow(x, 3), by_kind(int=lambda _, x: x**3, other=lambda x: x**3), N, ulps=3),
     Op("pow", lax.pow, plain(np.power), "fc", 2, draw=((0.01, 5), (-4, 4)), ulps=4, complex_ulps=100, also="iu"),
     Op("sin", lax.sin, plain(np.sin), "fc", draw=(-100, 100), edges=(0.0, -0.0, inf, nan)),

@@ -58,9 +58,12 @@ ROWS = [
     Row("max", lax.max, TWO), Row("min", lax.min, TWO), Row("nextafter", lax.nextafter, TWO), Row("neg", lax.neg, complex=True),
     Row("abs", lax.abs, complex=True), Row("exp", lax.exp, complex=True), Row("exp2", lax.exp2, complex=True),
     Row("expm1", lax.expm1, complex=True), Row("log", lax.log, (POSITIVE,), True),
-    Row("log1p", lax.log1p, (POSITIVE,), True), Row("logistic", lax.logistic, complex=True),
+    Row("log1p", lax.log1p, (POSITIVE,), True), Row("log2", lax.log2, (POSITIVE,), True),
+    Row("logistic", lax.logistic, complex=True),
     Row("sqrt", lax.sqrt, (POSITIVE,), True), Row("rsqrt", lax.rsqrt, (POSITIVE,), True),
     Row("cbrt", lax.cbrt, (POSITIVE,)), Row("square", lax.square, complex=True),
+    Row("one_minus_square", lax.one_minus_square, complex=True),
+    Row("polynomial", lambda x, a: lax.polynomial(x, [2.0, a, a, x]), TWO, True),
     Row("integer_pow", lambda x: lax.integer_pow(x, -3), (POSITIVE,), True),
     Row("pow", lax.pow, (POSITIVE, BOTH), True),
     Row("sin", lax.sin, complex=True), Row("cos", lax.cos, complex=True), Row("tan", lax.tan, ((-1, 1),), True),
@@ -87,7 +90,7 @@ SLOW = {"igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "regularized_
 
 # The rules that each primitive has (j, t, b); upper case: there is none by nature. Transposes belong to what is linear.
 RULES = {row.name: "jb" for row in ROWS}
-RULES |= dict.fromkeys("add sub mul div neg real imag conj complex select_n".split(), "jtb")
+RULES |= dict.fromkeys("add sub mul div neg polynomial real imag conj complex select_n".split(), "jtb")
 RULES |= dict.fromkeys("sign floor ceil round is_finite eq ne ge gt le lt eq_to le_to lt_to and or xor not shift_left "
                        "shift_right_logical shift_right_arithmetic population_count clz mulhi".split(), "jb")
 RULES |= dict.fromkeys("igamma_grad_a random_gamma_grad".split(), "Jb")

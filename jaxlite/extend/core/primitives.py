@@ -17,9 +17,10 @@ _HOMES = {
     "jaxlite.lax.elementwise":
         "abs_p acos_p acosh_p add_p and_p asin_p asinh_p atan2_p atan_p atanh_p cbrt_p ceil_p clamp_p clz_p complex_p "
         "conj_p cos_p cosh_p div_p eq_p eq_to_p exp2_p exp_p expm1_p floor_p ge_p gt_p imag_p integer_pow_p "
-        "is_finite_p le_p le_to_p log1p_p log_p logistic_p lt_p lt_to_p max_p min_p mul_p ne_p neg_p nextafter_p "
-        "not_p or_p population_count_p pow_p real_p rem_p round_p rsqrt_p select_n_p shift_left_p "
-        "shift_right_arithmetic_p shift_right_logical_p sign_p sin_p sinh_p sqrt_p square_p sub_p tan_p tanh_p xor_p",
+        "is_finite_p le_p le_to_p log1p_p log2_p log_p logistic_p lt_p lt_to_p max_p min_p mul_p ne_p neg_p nextafter_p "
+        "not_p one_minus_square_p or_p polynomial_p population_count_p pow_p real_p rem_p round_p rsqrt_p select_n_p "
+        "shift_left_p shift_right_arithmetic_p shift_right_logical_p sign_p sin_p sinh_p sqrt_p square_p sub_p tan_p "
+        "tanh_p xor_p",
     "jaxlite.lax.fft": "fft_p",
     "jaxlite.lax.gather_scatter": "gather_p scatter_add_p scatter_max_p scatter_min_p scatter_mul_p scatter_p",
     "jaxlite.lax.linalg":

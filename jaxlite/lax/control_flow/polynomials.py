@@ -1,4 +1,4 @@
-"""Polynomials: unrolled if they are short, loops if they are long."""
+"""Polynomials: an operation if they are short, loops if they are long."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as ew
 from jaxlite.lax import shaping
 from jaxlite.lax.control_flow.scan import scan
+
+_FEW = 8  # coefficients, unless the caller has another limit
 
 
 def polynomial(x, coeffs: Sequence[Any], *, unroll: int | None = None):
@@ -26,19 +28,18 @@ def polynomial(x, coeffs: Sequence[Any], *, unroll: int | None = None):
     is_weak = aval.weak_type and not aval.shape
     convert = lambda each, rank=0: shaping.convert(  # to the weak types of JAX
         each, aval.dtype, is_weak and not isinstance(each, Tracer) and len(aval_of(each).shape) == rank)
-    is_loop = len(coeffs) > (8 if unroll is None else unroll)
+    is_loop = len(coeffs) > (_FEW if unroll is None else unroll)
     if is_loop and hasattr(coeffs, "dtype"):  # XLA compiles for long what takes an array apart
         terms = shaping.rev(convert(coeffs, 1), [0])
         shape = shaping.broadcast_shapes(aval.shape, aval_of(terms).shape[1:])
     else:
         each_term = [convert(each) for each in coeffs][::-1]
-        if not is_loop:
-            value = shaping.full_like(x, 0)
-            for term in each_term:
-                value = ew.add(ew.mul(value, x), term)
-            return value
+        if not is_loop and len(coeffs) > 1:
+            return ew.polynomial_p.bind(x, *each_term[::-1], **({} if unroll is None else {"unroll": unroll}))
         shapes = [aval_of(term).shape for term in each_term]
         shape = shaping.broadcast_shapes(aval.shape, *shapes)
+        if not is_loop:
+            return _broadcast(each_term[0], shape) if each_term else shaping.full_like(x, 0)
         if any(shapes):
             each_term = [_broadcast(term, shape) for term in each_term]
         terms = shaping.stack(each_term)

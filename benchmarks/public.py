@@ -4,7 +4,8 @@ The calls are those of tests/beside_jax/rows.txt, on larger arrays of float32. A
 them, twice each and in turns with the other side, and calls them. What is slower than a bar is measured again in fresh
 processes by `benchmarks.paired`, for which `make` gives a program here: its name is a call such as `jax.numpy.sum(N2, axis=1)`.
 
-`--size 256` gives extents of 256 instead of 64. Calls that do not compile on both sides are left out.
+`--size 256` gives extents of 256 instead of 64. With `--gradient` the programs are gradients: of the sum of the squares of all
+results of floats, by all arguments of floats. Calls that do not compile on both sides are left out.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from benchmarks.programs import Frontend, Made
 from benchmarks.sides import ROOT, seconds
 from tests.beside_jax.cases import LETTER, SHARED, rows
 
-BAR = 1.1
+BARS = {"compile": 1.1, "run": 1.1, "temporaries": 1.2}
 CHUNK = 40  # calls that a process compiles
 COMPILES, TURNS, TURN = 2, 4, 0.004
+GRADIENT = " gradient"  # at the end of a name
 LONGEST = 20  # seconds for one answer
 _NO_PROGRAMS = ("jax.tree", "jax.dtypes", "jax.dlpack", "jax.nn.initializers", "jax.flatten_util")
 
@@ -54,8 +56,8 @@ def _array(ns: Frontend, letter: str, rank: str, size: int, seed: int) -> Any:
 
 
 def make(name: str) -> Callable[[Frontend], Made]:
-    """A program of a call, with a size behind it: `jax.numpy.sum(N2, axis=1) @64`."""
-    call, _, size = name.partition(" @")
+    """A program of a call, with a size behind it: `jax.numpy.sum(N2, axis=1) @64`. With `gradient` behind, the gradient."""
+    call, _, size = name.removesuffix(GRADIENT).partition(" @")
 
     def made(ns: Frontend) -> Made:
         arrays: list[Any] = []
@@ -73,14 +75,26 @@ def make(name: str) -> Callable[[Frontend], Made]:
         importlib.import_module(ns.jax.__name__ + function.removeprefix("jax").rpartition(".")[0])
         scope = {ns.jax.__name__: ns.jax, "jnp": ns.jnp, "lax": ns.lax, "np": np}
         names = ", ".join(f"a{i}" for i in range(len(arrays)))
-        return eval(f"lambda {names}: {source}", scope), tuple(arrays)
+        called = eval(f"lambda {names}: {source}", scope)
+        return (_gradient(ns, called, arrays) if name.endswith(GRADIENT) else called), tuple(arrays)
 
     return made
 
 
-def calls(patterns: list[str], size: int) -> Iterator[str]:
+def _gradient(ns: Frontend, function: Callable[..., Any], arrays: list[Any]) -> Callable[..., Any]:
+    jnp = ns.jnp
+    is_float = lambda x: jnp.issubdtype(jnp.result_type(x), jnp.floating)
+
+    def total(*arguments: Any) -> Any:
+        results = [x for x in ns.jax.tree_util.tree_leaves(function(*arguments)) if is_float(x)]
+        return sum(jnp.sum(x * x) for x in results)
+
+    return ns.jax.grad(total, [i for i, array in enumerate(arrays) if is_float(array)])
+
+
+def calls(patterns: list[str], size: int, gradient: bool = False) -> Iterator[str]:
     for function, arguments in rows():
-        name = f"{function}({arguments}) @{size}"
+        name = f"{function}({arguments}) @{size}{GRADIENT if gradient else ''}"
         if arguments is not None and not function.startswith(_NO_PROGRAMS) and function.count(".") > 1 and (
                 not patterns or any(re.search(pattern, name) for pattern in patterns)):
             yield name
@@ -152,6 +166,7 @@ def measure(workers: list[Worker], name: str) -> tuple[list[dict[str, float]], s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("patterns", nargs="*", help="regular expressions; all calls without any")
+    parser.add_argument("--gradient", action="store_true")
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--skip", type=int, default=0, help="how many calls to leave out, from the first on")
     parser.add_argument("--first", action="store_true", help="the first call of each function alone")
@@ -162,11 +177,11 @@ def main() -> None:
     if options.work:
         work(options.work)
         return
-    names = list(calls(options.patterns, options.size))
+    names = list(calls(options.patterns, options.size, options.gradient))
     if options.first:
         names = list({name.partition("(")[0]: name for name in reversed(names)}.values())[::-1]
     names = names[options.skip:]
-    ratios: dict[str, list[float]] = {"compile": [], "run": []}
+    ratios: dict[str, list[float]] = {measure: [] for measure in BARS}
     workers: list[Worker] = []
     left = 0
     for name in names:
@@ -182,14 +197,15 @@ def main() -> None:
             continue
         cells = []
         for key, found in ratios.items():
-            found.append((best[0][key] + 1e-9) / (best[1][key] + 1e-9))
-            cells.append(f"{key} {seconds(best[0][key]):>8} {found[-1]:5.2f}{'*' if found[-1] > BAR else ' '}")
+            found.append(paired.ratio(best, key))
+            text = seconds(best[0][key]) if key != "temporaries" else f"{best[0][key]:.3g} B"
+            cells.append(f"{key} {text:>8} {found[-1]:5.2f}{'*' if found[-1] > BARS[key] else ' '}")
         print(f"{name:60} {'  '.join(cells)}", flush=True)
     for worker in workers:
         worker.close()
     for key, found in ratios.items():
         print(f"{key}: geometric mean {geometric_mean(found):.3f} of {len(found)} calls; "
-              f"{sum(ratio > BAR for ratio in found)} above {BAR}")
+              f"{sum(ratio > BARS[key] for ratio in found)} above {BARS[key]}")
 
 
 if __name__ == "__main__":

@@ -64,6 +64,11 @@ def delete(arr, obj, axis: int | None = None, *, assume_unique_indices: bool = F
     if positions.size and (positions.min() < -extent or positions.max() >= extent):
         raise np.exceptions.AxisError(f"delete: an index is out of bounds for axis {axis} of size {extent}")
     kept = np.delete(np.arange(extent, dtype=np.int32), positions)
+    runs = np.split(kept, np.flatnonzero(np.diff(kept) > 1) + 1)
+    # Outside of a trace each place would be a program of its own; more parts than two take longer to join than to gather.
+    is_traced = isinstance(arr, Tracer)
+    if is_traced and len(kept) and len(runs) <= 2:
+        return joining.concatenate([lax.slice_in_dim(arr, int(run[0]), int(run[-1]) + 1, axis=axis) for run in runs], axis)
     return manipulation.take_slices(arr, kept, axis=axis)
 
 
@@ -103,24 +108,42 @@ def insert(arr, obj, values, axis: int | None = None):
         obj = _positions("insert", obj, aval_of(arr).shape[axis]).astype(np.int32)
     if aval_of(obj).ndim > 1:
         raise ValueError(f"jnp.insert(): obj must be a slice, a one-dimensional array, or a scalar; got {obj}")
+    if isinstance(obj, np.ndarray) and obj.size == 1 and isinstance(arr, Tracer) and not is_symbolic(arr.shape[axis]):
+        return _insert_at(arr, obj, values, axis)
     return _insert(arr, obj, values, axis=axis)
+
+
+def _insert_at(arr, obj: np.ndarray, values, axis: int):
+    """All values at one place that is known."""
+    extent = arr.shape[axis]
+    place = int(obj.item())
+    place = min(max(place + extent if place < 0 else place, 0), extent)
+    parts = [lax.slice_in_dim(arr, 0, place, axis=axis), _to_insert(arr, obj, values, axis),
+             lax.slice_in_dim(arr, place, extent, axis=axis)]
+    return joining.concatenate(parts, axis)
+
+
+def _to_insert(arr, obj, values, axis: int):
+    """The values in the dtype and the shape that they have in the array: one for each place, any number for a scalar one."""
+    values = shaping.convert(values, arr.dtype, arr.weak_type)
+    if values.ndim < arr.ndim:
+        values = shaping.broadcast_to_rank(values, arr.ndim)
+    if not aval_of(obj).ndim:
+        values = manipulation.moveaxis(values, 0, axis)
+    sizes = list(arr.shape)
+    sizes[axis] = aval_of(obj).size if aval_of(obj).ndim else values.shape[axis]
+    return manipulation.broadcast_to(values, tuple(sizes))
 
 
 @api
 def _insert(arr, obj, values, axis: int):
     arr = as_array(arr)
-    sizes = list(arr.shape)
-    extent = sizes[axis]
-    values = shaping.convert(values, arr.dtype, arr.weak_type)
-    if values.ndim < len(sizes):
-        values = shaping.broadcast_to_rank(values, len(sizes))
+    extent = arr.shape[axis]
+    values = _to_insert(arr, obj, values, axis)
+    count = values.shape[axis]
     places = _wrapped(obj, extent)
     if not aval_of(obj).ndim:
-        values = manipulation.moveaxis(values, 0, axis)
-        places = manipulation.broadcast_to(places, (values.shape[axis],))
-    count = places.shape[0]
-    sizes[axis] = count
-    values = manipulation.broadcast_to(values, tuple(sizes))
+        places = manipulation.broadcast_to(places, (count,))
     # One gather from the concatenation of both arrays. Values at one place keep their order.
     places, order = lax.sort((places, shaping.iota(dtypes.int32, count)), num_keys=1)
     is_new = manipulation.counts_of(places + shaping.iota(dtypes.int32, count), extent + count)

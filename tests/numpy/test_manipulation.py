@@ -234,6 +234,15 @@ def test_insert_and_delete_at_traced_positions():
         jax.jit(lambda i: jnp.delete(V, i))(np.array([1, 2]))
 
 
+def test_insert_and_delete_at_known_places_join_slices():
+    calls = [lambda np, x: np.delete(x, 3), lambda np, x: np.delete(x, -1, 1), lambda np, x: np.delete(x, slice(1, 3), 1),
+             lambda np, x: np.delete(x, slice(None), 1), lambda np, x: np.insert(x, -1, 9, 1),
+             lambda np, x: np.insert(x, 0, X[0], 0), lambda np, x: np.insert(x, X.shape[0], 9, 0)]
+    jitted = jax.jit(lambda x: [call(jnp, x) for call in calls])
+    same(jitted(X), [call(np, X) for call in calls])
+    assert "gather" not in str(jax.make_jaxpr(jitted)(X))
+
+
 def test_compress_of_a_fixed_size():
     mask = np.array([True, False, True])
     same(jnp.compress(mask, X, 0, size=2), X[[0, 2]])

@@ -17,6 +17,7 @@ from jaxlite.compilation.options import check_callable
 from jaxlite.core import config, source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.lazy import loader
+from jaxlite.core.shape_dtype import ShapeDtypeStruct, abstract
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_leaves
 from jaxlite.core.values import ArrayImpl, aval_of
@@ -108,7 +109,8 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
 
     calls: dict[Any, tuple[Any, list[Any]]] = {}
 
-    def prepared(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any], dict[str, Any], bool]:
+    def prepared(args: tuple[Any, ...], kwargs: dict[str, Any],
+                 place: Callable[[Any, Any], Any] = device_put) -> tuple[Any, Sequence[Any], dict[str, Any], bool]:
         """The program for these arguments, the arguments where it wants them, and whether an array had to be moved."""
         values = tuple([(index, args[index], type(args[index])) for index in static if index < len(args)])
         dynamic = [arg for index, arg in enumerate(args) if index not in static] if static else args
@@ -134,7 +136,7 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
             if type(leaf) is ArrayImpl and (leaf._sharding is wanted or leaf._sharding == wanted):
                 shardings[index] = leaf._sharding  # results of one program have one object
             elif not isinstance(leaf, Tracer):
-                leaves[index], put = device_put(leaf, wanted), True
+                leaves[index], put = place(leaf, wanted), True
                 here = getattr(leaf, "sharding", None)
                 moved |= here is not None and not here.is_equivalent_to(wanted, leaf.ndim)
         if put:
@@ -166,8 +168,8 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
         return path(*args, **kwargs)
 
     def lower(*args: Any, **kwargs: Any) -> Any:
-        """Lower the program for these arguments without running it."""
-        run, dynamic, keywords, _ = prepared(args, kwargs)
+        """Lower the program for these arguments, or for `ShapeDtypeStruct`s in their place, without running it."""
+        run, dynamic, keywords, _ = prepared(args, kwargs, _described)
         return run.lower(*dynamic, **keywords)
 
     pmapped.lower = lower  # type: ignore[attr-defined]
@@ -180,7 +182,12 @@ def _axes_of_leaves(args: Sequence[Any], keywords: dict[str, Any], axes: Sequenc
 
 
 def _sharding(leaf: Any, mesh: Mesh, axis: int | None) -> NamedSharding:
-    return _shardings().NamedSharding(mesh, _spec(None if axis is None else axis % aval_of(leaf).ndim, mesh.axis_names[0]))
+    return _shardings().NamedSharding(mesh, _spec(None if axis is None else axis % abstract(leaf).ndim, mesh.axis_names[0]))
+
+
+def _described(leaf: Any, sharding: NamedSharding) -> ShapeDtypeStruct:
+    aval = abstract(leaf)
+    return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
 
 
 def _result_axis(axis: int, out: Any) -> int:
@@ -216,7 +223,7 @@ def _size(leaves: Sequence[Any], axes: Sequence[Any], axis_size: int | None) -> 
     sizes = {}
     for leaf, axis in zip(leaves, axes, strict=True):
         if axis is not None:
-            aval = aval_of(leaf)
+            aval = abstract(leaf)
             if not -aval.ndim <= axis < aval.ndim:
                 raise ValueError(f"pmap was asked to map the axis {axis} of an argument of type {aval}, which has not so many")
             sizes[aval.shape[axis]] = aval

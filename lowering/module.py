@@ -67,7 +67,7 @@ class ModuleBuilder:
         self.keep_alive: list[Any] = []  # as long as the module
         self.sets_layouts = False  # whether XLA may choose another layout for results than the usual one
         self.context_class: Any = RuleContext  # what rules see
-        self.prologue: Callable[[Any, list[Any]], None] | None = None  # emits what comes first in a public function
+        self.leading_types: list[Any] = []  # of what a function takes in front of its own parameters
         self.merged: dict[Any, Any] = {}  # functions of exported modules, by what they were merged for
         self.host_functions: list[Callable[..., Any]] = []  # that the module calls, by their index
         self.scopes: list[dict[Any, Any]] = []  # variable -> its MLIR value, for each emission of a jaxpr
@@ -182,7 +182,7 @@ class ModuleBuilder:
         ir = self.ir
         loc = self.unknown_location
         inputs = jaxpr.invars if constants else [*jaxpr.constvars, *jaxpr.invars]
-        in_types = [self.type_of(var.aval) for var in inputs]
+        in_types = [*self.leading_types, *(self.type_of(var.aval) for var in inputs)]
         out_types = [self.type_of(var.aval) for var in jaxpr.outvars]
         ordered = visibility == "private" and is_ordered(jaxpr)
         if ordered:
@@ -210,12 +210,15 @@ class ModuleBuilder:
         arguments = scope.arguments
         if ordered:
             scope.token = arguments.pop()
-        if self.prologue is not None:
-            self.prologue(scope, arguments)
-        results = scope.emit(jaxpr, [*map(scope.dense_constant, constants), *arguments])
+        own = self.begin(scope, arguments)
+        results = scope.emit(jaxpr, [*map(scope.dense_constant, constants), *own])
         if ordered:
             results.append(scope.token)
         scope.op("func.return", results, [])
+
+    def begin(self, scope: RuleContext, arguments: list[Any]) -> list[Any]:
+        """Emit what comes first in a function; gives the arguments for its own parameters."""
+        return arguments
 
 
 def is_ordered(program: Any) -> bool:
@@ -521,6 +524,11 @@ class RuleContext:
         inside.in_loop |= operation.name == "stablehlo.while"
         return inside
 
+    @property
+    def leading(self) -> list[Any]:
+        """What functions of the module take in front of their own operands."""
+        return []
+
     def call(self, jaxpr: Any, name: str, operands: Sequence[Any], key: Any = None, words: Any = None) -> list[Any]:
         """Call a jaxpr as a function of the module, with words for XLA; emitted once however often it is called."""
         if self.in_computation:  # so that its own equations know where they stand
@@ -531,7 +539,7 @@ class RuleContext:
         ordered = is_ordered(jaxpr)
         if ordered:
             operands, types = [*operands, self.token], [*types, self.builder.token_type]
-        call = self.op("func.call", operands, types, {"callee": callee})
+        call = self.op("func.call", [*self.leading, *operands], types, {"callee": callee})
         if words:
             mark_words(self.ir, self.builder.context, call, words)
         results = list(call.results)

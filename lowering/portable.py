@@ -18,7 +18,7 @@ from lowering.module import ModuleBuilder, module_name
 from lowering.partitioning import Partitioning, annotate, annotate_kinds, annotate_layouts, memory_kinds
 from lowering.passes.dce import live_parts
 from lowering.several import emit_choice
-from lowering.symbolic import SymbolicBuilder, bind_variables
+from lowering.symbolic import SymbolicBuilder
 
 # Custom calls whose meaning stays what it is.
 _STABLE_CALLS = ("lapack_", "cu_", "cusolver_", "cublas_", "hipsolver_", "hip_", "mhlo.", "Sharding", "SPMD", "shape_assertion",
@@ -49,12 +49,10 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
     program = jaxpr.replace(constvars=[var for var, _ in consts], invars=[jaxpr.invars[index] for index in kept], eqns=eqns)
     values = [value for _, value in consts]
     names = [argument_names[index] for index in kept]
-    kind = ModuleBuilder if solve is None else SymbolicBuilder
-    builder = kind(module_name(name), is_hidden, targets[0])
+    setting = module_name(name), is_hidden, targets[0]
+    builder = ModuleBuilder(*setting) if solve is None else SymbolicBuilder(
+        *setting, [physical(var.aval)[0] for var in program.invars], solve)
     builder.is_portable = True
-    if solve is not None:
-        shapes = [physical(var.aval)[0] for var in program.invars]
-        builder.prologue = lambda ctx, arguments: bind_variables(ctx, arguments, shapes, solve)
     of_arguments: list[dict[str, Any]] = [{} for _ in program.invars]
     of_results: list[dict[str, Any]] = [{} for _ in program.outvars]
     if partitioning is not None:

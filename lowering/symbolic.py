@@ -1,7 +1,7 @@
 """Programs with symbolic dimensions: the same rules, with operations that take shapes as operands if a size is unknown.
 
 Of a dimension, only `evaluate(values, operations)` is used. The values of variables are computed once, at the start of
-`main`, from the sizes of its arguments. The program is a single function.
+`main`, from the sizes of its arguments, and handed to every other function in front of its operands.
 """
 
 from __future__ import annotations
@@ -24,17 +24,43 @@ class Sizes(tuple[Any, ...]):
 
 
 class SymbolicBuilder(ModuleBuilder):
-    """A module whose types may have unknown sizes. `variables` are the values of symbolic variables, by name."""
+    """A module whose types may have unknown sizes. `variables` are the values of symbolic variables, by name.
 
-    def __init__(self, name: str, is_hidden: Callable[[str], bool], platform: str):
+    `solve(sizes, require)` gives them from the sizes of arguments of these shapes, and the constraints.
+    """
+
+    def __init__(self, name: str, is_hidden: Callable[[str], bool], platform: str, shapes: Sequence[Sequence[Any]],
+                 solve: Callable[[list[tuple[Any, ...]], Callable[..., None]], dict[str, Any]]):
         super().__init__(name, is_hidden, platform)
         self.context_class = SymbolicContext
         self.variables: dict[str, Any] = {}
+        self._shapes, self._solve = shapes, solve
+        self._is_main = True  # the function that is written
 
     def tensor_type(self, shape: Sequence[int], dtype: Any) -> Any:
         unknown = self.ir.ShapedType.get_dynamic_size()
         sizes = [size if type(size) is int else unknown for size in shape]
         return self.ir.RankedTensorType.get(sizes, self.element_type(dtype), loc=self.unknown_location)
+
+    def function(self, jaxpr: Any, name: str, key: Any = None) -> str:
+        outer = self.variables, self.leading_types, self._is_main
+        self.leading_types, self._is_main = [self.tensor_type((), _I32)] * len(self.variables), False
+        try:
+            return super().function(jaxpr, name, key)
+        finally:
+            self.variables, self.leading_types, self._is_main = outer
+
+    def begin(self, scope: Any, arguments: list[Any]) -> list[Any]:
+        if not self._is_main:
+            count = len(self.variables)
+            self.variables = dict(zip(self.variables, arguments[:count], strict=True))
+            return arguments[count:]
+        sizes = [tuple(size if type(size) is int else Scalar(scope, scope.plain(
+            "stablehlo.get_dimension_size", [argument], (), _I32, dimension=scope.i64(axis))) for axis, size in enumerate(shape))
+            for argument, shape in zip(arguments, self._shapes, strict=True)]
+        values = self._solve(sizes, scope.assert_shape)
+        self.variables = {name: scope.scalar(value).value for name, value in values.items()}
+        return arguments
 
 
 class Scalar:
@@ -149,6 +175,10 @@ class SymbolicContext(RuleContext):
 
     # --- emission
 
+    @property
+    def leading(self) -> list[Any]:
+        return list(self.builder.variables.values())
+
     def i64s(self, values: Sequence[int]) -> Any:
         values = tuple(values)
         return super().i64s(values) if all(isinstance(value, (int, np.integer)) for value in values) else Sizes(values)
@@ -194,10 +224,6 @@ class SymbolicContext(RuleContext):
         rows = [low, high, self.vector([1] * len(first))]
         return super().value("stablehlo.real_dynamic_slice", [x, *rows], shape, dtype)
 
-    def call(self, jaxpr: Any, name: str, operands: Sequence[Any], key: Any = None, words: Any = None) -> list[Any]:
-        """In place: other functions do not know the variables."""
-        return self.inline(jaxpr, operands)
-
     # --- what has to hold
 
     def assert_shape(self, value: Any, relation: str, message: str, shown: Sequence[Any]) -> None:
@@ -217,13 +243,3 @@ def _ints(attribute: Any) -> list[Any]:
 
 def _is_static(value: Any) -> bool:
     return value.type.has_static_shape
-
-
-def bind_variables(ctx: SymbolicContext, arguments: Sequence[Any], shapes: Sequence[Sequence[Any]],
-                   solve: Callable[[list[tuple[Any, ...]], Callable[..., None]], dict[str, Any]]) -> None:
-    """Compute the values of variables from the sizes of arguments; `solve` gives them, and the constraints."""
-    sizes = [tuple(size if type(size) is int else Scalar(ctx, ctx.plain(
-        "stablehlo.get_dimension_size", [argument], (), _I32, dimension=ctx.i64(axis))) for axis, size in enumerate(shape))
-        for argument, shape in zip(arguments, shapes, strict=True)]
-    values = solve(sizes, ctx.assert_shape)
-    ctx.builder.variables = {name: ctx.scalar(value).value for name, value in values.items()}

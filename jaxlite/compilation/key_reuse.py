@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.errors import KeyReuseError
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, once_for_each
 
 Mask = Any  # bool for all or nothing, or an array of bool of the keys' shape
 
@@ -86,6 +86,7 @@ class _Keys:
         self.consumed[root] = _both(before, mask)
 
 
+@once_for_each
 def signature(jaxpr: Jaxpr) -> Signature:
     """The signature of a program; its inputs are its constvars and invars.
 

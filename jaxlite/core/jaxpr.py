@@ -10,7 +10,8 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any, final
+from functools import wraps
+from typing import Any, TypeVar, final
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from jaxlite.core.aval import AbstractValue, ShapedArray, high_types, layouts, t
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.errors import JaxprTypeError
 from lowering import xla
+
+Found = TypeVar("Found")
 
 # Gives `jaxlite.core.printer`, which reads this module's classes. `jaxlite.core` sets one that loads it on first use.
 printer: Callable[[], Any] = lambda: sys.modules["jaxlite.core.printer"]
@@ -267,20 +270,33 @@ class ClosedJaxpr:
 if xla.VERSION >= (0, 12):
     ClosedJaxpr.__name__ = ClosedJaxpr.__qualname__ = "Jaxpr"  # as JAX of the same jaxlib; `jaxlite.extend.core` has one class
 
+def once_for_each(of: Callable[[Jaxpr], Found]) -> Callable[[Jaxpr], Found]:
+    """A function of programs that is computed once for each of them, for as long as it lives.
+
+    A walk into calls needs it: functions that call one another twice are few programs, but 2^depth calls.
+    """
+    known: weakref.WeakKeyDictionary[Jaxpr, Found] = weakref.WeakKeyDictionary()
+
+    @wraps(of)
+    def remembering(jaxpr: Jaxpr) -> Found:
+        try:
+            return known[jaxpr]
+        except KeyError:
+            return known.setdefault(jaxpr, of(jaxpr))
+
+    return remembering
+
+
 def has_high_types(jaxpr: Jaxpr) -> bool:
     """Whether a program has values of high types, or operations that are written for them."""
-    if not high_types.exist:
-        return False
-    found = _high.get(jaxpr)
-    if found is None:
-        found = _high[jaxpr] = (
-            any([var.aval.is_high for var in (*jaxpr.constvars, *jaxpr.invars)])
-            or any([eqn.primitive.to_lojax is not None or any(map(has_high_types, jaxprs_in_params(eqn.params)))
+    return high_types.exist and _has_high_types(jaxpr)
+
+
+@once_for_each
+def _has_high_types(jaxpr: Jaxpr) -> bool:
+    return (any([var.aval.is_high for var in (*jaxpr.constvars, *jaxpr.invars)])
+            or any([eqn.primitive.to_lojax is not None or any(map(_has_high_types, jaxprs_in_params(eqn.params)))
                     for eqn in jaxpr.eqns]))
-    return found
-
-
-_high: weakref.WeakKeyDictionary[Jaxpr, bool] = weakref.WeakKeyDictionary()
 
 
 def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
@@ -301,9 +317,12 @@ def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
 
 def count_eqns(jaxpr: Jaxpr | ClosedJaxpr) -> int:
     """Number of equations, those of sub-jaxprs included."""
-    if isinstance(jaxpr, ClosedJaxpr):
-        jaxpr = jaxpr.jaxpr
-    return len(jaxpr.eqns) + sum(map(count_eqns, subjaxprs(jaxpr)))
+    return _count_eqns(jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr)
+
+
+@once_for_each
+def _count_eqns(jaxpr: Jaxpr) -> int:
+    return len(jaxpr.eqns) + sum(map(_count_eqns, subjaxprs(jaxpr)))
 
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, before: Callable[[JaxprEqn], None] | None = None) -> list[Any]:

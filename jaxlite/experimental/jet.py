@@ -12,15 +12,18 @@ the value and the coefficients of t, t^2, ... of the result, from those of the o
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from jaxlite import lax
+from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
+from jaxlite.core.array import Array
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var, once_for_each
 from jaxlite.core.tree import tree_flatten, tree_structure, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.extend.rule_tables import RulesBeside, UserRule
@@ -77,7 +80,7 @@ def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], 
         return outs
 
     closed = make_jaxpr(flat)(*leaves)
-    outs = _evaluate(closed.jaxpr, closed.consts, inputs, order)
+    outs = _evaluate(closed.jaxpr, [*([const] for const in closed.consts), *inputs], order)
     value = tree_unflatten(out_tree, [out[0] for out in outs])
     terms = [[_times(1 / scale[k], _dense(out, k)) for k in range(1, order + 1)] for out in outs]
     return value, tree_unflatten(out_tree, terms)
@@ -88,14 +91,13 @@ def _like(term: Any, primal: Any) -> Any:
     return shaping.convert(term, aval.dtype, aval.weak_type)
 
 
-def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Series], order: int) -> list[Series]:
+def _evaluate(jaxpr: Jaxpr, inputs: Sequence[Series], order: int) -> list[Series]:
     env: dict[Var, Series] = {}
 
     def read(atom: Any) -> Series:
         return [atom.val] if type(atom) is Literal else env[atom]
 
-    env.update(zip(jaxpr.constvars, ([const] for const in consts), strict=True))
-    env.update(zip(jaxpr.invars, inputs, strict=True))
+    env.update(zip((*jaxpr.constvars, *jaxpr.invars), inputs, strict=True))
     for eqn in jaxpr.eqns:
         operands = [read(atom) for atom in eqn.invars]
         env.update(zip(eqn.outvars, _apply(eqn.primitive, operands, eqn.params, order), strict=True))
@@ -110,10 +112,10 @@ def _apply(primitive: Any, operands: list[Series], params: dict[str, Any], order
         return [[out] for out in outs] if primitive.multiple_results else [[outs]]
     if primitive in jet_rules.registered:
         return jet_rules.registered[primitive](operands, params, order)
-    if name in _INLINED:
-        closed = next(params[key] for key in _INLINED[name] if key in params)
+    if name in _CALLS:
+        closed = params[_CALLS[name]]
         jaxpr, consts = (closed.jaxpr, closed.consts) if isinstance(closed, ClosedJaxpr) else (closed, [])
-        return _evaluate(jaxpr, consts, operands, order)
+        return _on_call(jaxpr, [*([const] for const in consts), *operands], order, params.get("name", name))
     operands = [[*operand, *[None] * (order + 1 - len(operand))] for operand in operands]
     rule = _RULES.get(name)
     apply = partial(primitive.bind, **params)
@@ -391,10 +393,34 @@ _LINEAR: dict[str, int | None] = dict.fromkeys(
     "rev slice reduce_sum cumsum copy copy_p fft concatenate pad psum tile reduce_window_sum split symmetric_product "
     "optimization_barrier real_imag".split()) | dict.fromkeys(("dynamic_slice", "gather"), 1) | {"dynamic_update_slice": 2}
 # Calls: their parameter holds the program.
-_INLINED = {
-    "jit": ("jaxpr",), "closed_call": ("call_jaxpr",), "remat2": ("jaxpr",), "remat": ("jaxpr",),
-    "custom_jvp_call": ("call_jaxpr",), "custom_vjp_call": ("call_jaxpr",), "core_call": ("call_jaxpr",),
-}
+_CALLS = {"jit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr", "remat": "jaxpr", "custom_jvp_call": "call_jaxpr",
+          "custom_vjp_call": "call_jaxpr", "core_call": "call_jaxpr"}
+
+
+@once_for_each
+def _jets_of(jaxpr: Jaxpr) -> dict[Any, Callable]:
+    """For a program that is called, its jets: by order, registered rules and known operands."""
+    return {}
+
+
+def _on_call(jaxpr: Jaxpr, operands: list[Series], order: int, name: str) -> list[Series]:
+    """A call stays one, so that a program is evaluated once however often it is called.
+
+    Numbers of the program stay known in what it calls: x^y has better derivatives for a number y.
+    """
+    known = [series if not isinstance(series[0], Array) and not np.shape(series[0]) else None for series in operands]
+    jets = _jets_of(jaxpr)
+    key = order, *jet_rules.registered.values(), *(None if series is None else (type(series[0]), np.asarray(series[0]).tobytes()) for series in known)
+    if key not in jets:
+        program = weakref.ref(jaxpr)  # what is remembered for a program does not keep it alive
+
+        def run(given: list[Series]) -> list[Series]:
+            rest = iter(given)
+            return _evaluate(cast(Jaxpr, program()), [series or next(rest) for series in known], order)
+
+        run.__name__ = name
+        jets[key] = jit(run)
+    return jets[key]([series for series, number in zip(operands, known, strict=True) if number is None])
 
 
 def _linear(order: int, apply: Callable, operands: list[Series], count: int | None) -> list[Series]:

@@ -12,7 +12,7 @@ from lowering.rules import lowers
 
 @lowers("composite")
 def _composite(ctx: Any, *operands: Any, jaxpr: Any, name: str, attributes: Any, version: int) -> list[Any]:
-    if is_ordered(jaxpr):  # a composite has no place for a token
+    if ctx.leading or is_ordered(jaxpr):  # a composite has no place for sizes or for a token
         return ctx.call(jaxpr.jaxpr, name, operands)
     ir = ctx.ir
     symbol = ctx.builder.function(jaxpr.jaxpr, name)

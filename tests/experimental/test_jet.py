@@ -98,6 +98,23 @@ def test_rules_of_others():
     np.testing.assert_allclose(jet_module.fact(np.arange(5.0)), [1, 1, 2, 6, 24], rtol=1e-5)
 
 
+def test_programs_that_are_called_many_times():
+    levels = [jax.jit(lambda x: jnp.sqrt(x) ** 2.5)]
+    for _ in range(12):
+        levels.append(jax.jit(lambda x, f=levels[-1]: (f(x) + f(x)) / 2))
+    program = str(jax.make_jaxpr(lambda x: jet(levels[-1], (x,), ((1.0, 0.0),)))(4.0))
+    assert len(program) < 20_000  # each function stands there once
+    for f in (levels[0], levels[2]):
+        for x in (4.0, 16.0):  # the exponent is known, and nothing else
+            value, (first, second) = jet(f, (x,), ((1.0, 0.0),))
+            np.testing.assert_allclose([value, first, second], [x**1.25, 1.25 * x**.25, .3125 * x**-.75], rtol=1e-6)
+    jet_module.jet_rules[lax.sqrt_p] = lambda primals, series: (lax.sqrt(*primals), jet_module.zero_series)
+    try:
+        assert jet(levels[2], (4.0,), ((1.0, 0.0),))[1] == [0, 0]  # a rule that came later
+    finally:
+        del jet_module.jet_rules[lax.sqrt_p]
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="2 primals need as many series of one length"):
         jet(lambda x, y: x, (1.0, 2.0), ((1.0,),))

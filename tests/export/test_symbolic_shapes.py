@@ -215,3 +215,23 @@ def test_arrays_of_64_bits_that_a_program_closes_over():
     table = np.array([1, 2, 300]), np.array([0.5, 1.5, 2.5])
     called = export.export(jaxlite.jit(lambda x: (x + table[0]) * table[1]))(S((3,), np.float32)).call
     np.testing.assert_array_equal(called(np.ones(3, np.float32)), np.float32([1.0, 4.5, 752.5]))
+
+
+def test_functions_of_the_program_stay_functions():
+    step = jaxlite.jit(lambda x, k: jnp.roll(x, 1) * k + x.shape[0])
+
+    def whole(x, levels=2):
+        f = step
+        for _ in range(levels):
+            f = jaxlite.jit(lambda x, k, f=f: (f(x, k) + f(x, 1)) / 2)
+        y = lax.fori_loop(0, 2, lambda i, y: step(y, i), f(x, 3))  # in a loop too
+        sine = lax.composite(lambda y: jnp.sin(y) + y.shape[0], "my.sine")
+        return y, step(jnp.concatenate([x, x]), 2), sine(x)
+
+    given = S(export.symbolic_shape("n"), np.float32)
+    assert export.export(jaxlite.jit(lambda x: whole(x, 12)))(given).mlir_module().count("\n") < 1000
+    exported = export.export(jaxlite.jit(whole), platforms=["cpu", "tpu"])(given)
+    for size in (3, 4):
+        x = np.arange(size, dtype=np.float32)
+        for ours, expected in zip(jaxlite.jit(exported.call)(x), whole(x), strict=True):
+            np.testing.assert_allclose(ours, expected, rtol=1e-6)

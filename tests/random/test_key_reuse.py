@@ -93,3 +93,13 @@ def test_keys_in_loops():
 def test_no_sampler_uses_its_key_twice(draw):
     jaxlite.make_jaxpr(draw)(random.key(0))
     jaxlite.make_jaxpr(jaxlite.vmap(draw))(random.split(random.key(0)))
+
+
+def test_functions_that_are_called_twice_on_each_of_many_levels():
+    f = jaxlite.jit(random.bits)
+    for _ in range(25):
+        f = jaxlite.jit(lambda key, f=f: sum(map(f, random.split(key))))
+    jaxlite.make_jaxpr(f)(random.key(0))  # each program is looked at once, not 2^25 times
+    last = jaxlite.jit(lambda key: f(key) + random.bits(key))
+    with pytest.raises(KeyReuseError, match="In jit, argument 0 is already consumed|In random_bits, argument 0"):
+        last.lower(random.key(0))

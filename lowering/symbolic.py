@@ -55,9 +55,8 @@ class SymbolicBuilder(ModuleBuilder):
             count = len(self.variables)
             self.variables = dict(zip(self.variables, arguments[:count], strict=True))
             return arguments[count:]
-        sizes = [tuple(size if type(size) is int else Scalar(scope, scope.plain(
-            "stablehlo.get_dimension_size", [argument], (), _I32, dimension=scope.i64(axis))) for axis, size in enumerate(shape))
-            for argument, shape in zip(arguments, self._shapes, strict=True)]
+        sizes = [tuple(size if type(size) is int else scope.size_of(argument, axis) for axis, size in enumerate(shape))
+                 for argument, shape in zip(arguments, self._shapes, strict=True)]
         values = self._solve(sizes, scope.assert_shape)
         self.variables = {name: scope.scalar(value).value for name, value in values.items()}
         return arguments
@@ -152,6 +151,10 @@ class SymbolicContext(RuleContext):
         values = {name: Scalar(self, value) for name, value in self.builder.variables.items()}
         return self.scalar(dim.evaluate(values, OPERATIONS))
 
+    def size_of(self, array: Any, axis: int) -> Scalar:
+        """The size of an array that is a value of the program."""
+        return Scalar(self, self.plain("stablehlo.get_dimension_size", [array], (), _I32, dimension=self.i64(axis)))
+
     def count(self, size: Any, dtype: Any) -> Any:
         return self.constant(size, dtype) if type(size) is int else self.convert(self.size(size).value, (), dtype)
 
@@ -216,9 +219,8 @@ class SymbolicContext(RuleContext):
         x, *starts = operands
         first = []
         for axis, (start, size) in enumerate(zip(starts, _ints(sizes), strict=True)):
-            whole = Scalar(self, self.plain("stablehlo.get_dimension_size", [x], (), _I32, dimension=self.i64(axis)))
             position = Scalar(self, self.plain("stablehlo.convert", [start], (), _I32))
-            first.append(position.least(whole - self.size(size)).greatest(0))
+            first.append(position.least(self.size_of(x, axis) - self.size(size)).greatest(0))
         low = self.vector(first)
         high = self.plain("stablehlo.add", [low, self.vector(_ints(sizes))], (len(first),), _I32)  # refinement knows this form
         rows = [low, high, self.vector([1] * len(first))]

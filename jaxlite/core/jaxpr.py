@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import wraps
-from typing import Any, TypeVar, final
+from typing import Any, Concatenate, ParamSpec, TypeVar, final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from jaxlite.core.errors import JaxprTypeError
 from lowering import xla
 
 Found = TypeVar("Found")
+More = ParamSpec("More")
 
 # Gives `jaxlite.core.printer`, which reads this module's classes. `jaxlite.core` sets one that loads it on first use.
 printer: Callable[[], Any] = lambda: sys.modules["jaxlite.core.printer"]
@@ -270,19 +271,20 @@ class ClosedJaxpr:
 if xla.VERSION >= (0, 12):
     ClosedJaxpr.__name__ = ClosedJaxpr.__qualname__ = "Jaxpr"  # as JAX of the same jaxlib; `jaxlite.extend.core` has one class
 
-def once_for_each(of: Callable[[Jaxpr], Found]) -> Callable[[Jaxpr], Found]:
-    """A function of programs that is computed once for each of them, for as long as it lives.
+def once_for_each(of: Callable[Concatenate[Jaxpr, More], Found]) -> Callable[Concatenate[Jaxpr, More], Found]:
+    """A function of programs, and of what else it takes, that is computed once for each of them, for as long as it lives.
 
     A walk into calls needs it: functions that call one another twice are few programs, but 2^depth calls.
     """
-    known: weakref.WeakKeyDictionary[Jaxpr, Found] = weakref.WeakKeyDictionary()
+    known: weakref.WeakKeyDictionary[Jaxpr, dict[Any, Found]] = weakref.WeakKeyDictionary()
 
     @wraps(of)
-    def remembering(jaxpr: Jaxpr) -> Found:
-        try:
-            return known[jaxpr]
-        except KeyError:
-            return known.setdefault(jaxpr, of(jaxpr))
+    def remembering(jaxpr: Jaxpr, /, *args: More.args, **kwargs: More.kwargs) -> Found:
+        found = known.setdefault(jaxpr, {})
+        key = (*args, *kwargs.items())
+        if key not in found:
+            found[key] = of(jaxpr, *args, **kwargs)
+        return found[key]
 
     return remembering
 
@@ -368,14 +370,15 @@ def jaxpr_as_fun(closed: ClosedJaxpr) -> Any:
     return lambda *args: eval_jaxpr(closed.jaxpr, closed.consts, *args)
 
 
-def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
-    """Check that a program is well formed and well typed, sub-jaxprs included.
+def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr, checked: set[Jaxpr] | None = None) -> None:
+    """Check that a program is well formed and well typed, sub-jaxprs included; those in `checked` were.
 
     Raises: `JaxprTypeError` that names the equation: a variable read before it is bound or bound twice,
     a literal of another type than it says, or an equation whose outputs are not what its primitive says.
     """
     if isinstance(jaxpr, ClosedJaxpr):
         jaxpr = jaxpr.jaxpr
+    checked = set() if checked is None else checked
     bound: set[Var] = set()
 
     def bind(var: Var, where: str) -> None:
@@ -404,7 +407,11 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
                 if sub.constvars:
                     raise JaxprTypeError(f"{where}: a jaxpr in its params closes over {len(sub.constvars)} values; they "
                                          "should be operands")
-                check_jaxpr(sub)
+                if scope is not None:
+                    check_jaxpr(sub)
+                elif sub not in checked:
+                    checked.add(sub)
+                    check_jaxpr(sub, checked)
         try:
             out_avals, _ = eqn.primitive.typed([atom.aval for atom in eqn.invars], eqn.params)
         except JaxprTypeError:

@@ -155,6 +155,7 @@ class _Harvester:
 
     def __init__(self, tag: Any, allowlist: Container[Any] | None, blocklist: Container[Any], exclusive: bool):
         self.tag, self.allowlist, self.blocklist, self.exclusive = tag, allowlist, blocklist, exclusive
+        self._sown: dict[tuple[Jaxpr, Path], dict[Path, tuple[str, int]]] = {}
 
     def means(self, eqn: JaxprEqn) -> bool:
         if eqn.primitive is not sow_p or eqn.params["tag"] != self.tag:
@@ -164,6 +165,8 @@ class _Harvester:
 
     def sown(self, jaxpr: Jaxpr, scope: Path) -> dict[Path, tuple[str, int]]:
         """The paths that a program sows, each with its mode and how many times."""
+        if (jaxpr, scope) in self._sown:  # it is called elsewhere too
+            return self._sown[jaxpr, scope]
         found: dict[Path, tuple[str, int]] = {}
         for eqn in jaxpr.eqns:
             name = eqn.primitive.name
@@ -176,6 +179,7 @@ class _Harvester:
                 for sub in programs[:1] if name == "cond" else programs:
                     for path, (mode, count) in self.sown(sub, inner).items():
                         found[path] = mode, found.get(path, (mode, 0))[1] + count * eqn.params.get("length", 1)
+        self._sown[jaxpr, scope] = found
         return found
 
     def run(self, jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], scope: Path,

@@ -409,8 +409,8 @@ def _on_call(jaxpr: Jaxpr, operands: list[Series], order: int, name: str) -> lis
     Numbers of the program stay known in what it calls: x^y has better derivatives for a number y.
     """
     known = [series if not isinstance(series[0], Array) and not np.shape(series[0]) else None for series in operands]
-    jets = _jets_of(jaxpr)
-    key = order, *jet_rules.registered.values(), *(None if series is None else (type(series[0]), np.asarray(series[0]).tobytes()) for series in known)
+    numbers = [None if series is None else (type(series[0]), np.asarray(series[0]).tobytes()) for series in known]
+    jets, key = _jets_of(jaxpr), (order, *jet_rules.registered.values(), *numbers)
     if key not in jets:
         program = weakref.ref(jaxpr)  # what is remembered for a program does not keep it alive
 

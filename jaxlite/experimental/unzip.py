@@ -15,7 +15,7 @@ from jaxlite.compilation.options import argument_names, check_callable
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import source
 from jaxlite.core.filtering import boundary
-from jaxlite.core.jaxpr import Atom, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from jaxlite.core.jaxpr import Atom, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params, once_for_each
 from jaxlite.core.shape_dtype import abstract
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager
@@ -158,6 +158,7 @@ class _Call:
         self.primitive, self.name, self.items = primitive, name, items
 
 
+@once_for_each
 def _sown(jaxpr: Jaxpr, tag: Any, inside: bool) -> list[Any]:
     """The names that a program sows, in its calls too; or, if `inside`, those in all that it contains."""
     names = []

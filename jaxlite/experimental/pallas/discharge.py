@@ -15,7 +15,7 @@ from jaxlite.compilation.dispatch import jit_p
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints
 from jaxlite.core.discharge import discharge_jaxpr, discharges
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params, once_for_each
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tree import tree_unflatten
 from jaxlite.core.values import aval_of
@@ -188,6 +188,7 @@ def _run_scoped(eqn: JaxprEqn, values: list[Any]) -> Any:
 _ID, _NUM = p.program_id_p, p.num_programs_p
 
 
+@once_for_each
 def asks_for_place(jaxpr: Jaxpr) -> bool:
     """Whether a program, or one in it, reads its place in the grid."""
     return any(eqn.primitive is _ID or eqn.primitive is _NUM or any(map(asks_for_place, jaxprs_in_params(eqn.params)))

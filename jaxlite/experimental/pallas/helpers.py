@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxlite.compilation.jit import jit
 from jaxlite.core.filtering import boundary
-from jaxlite.core.jaxpr import DebugInfo, jaxprs_in_params
+from jaxlite.core.jaxpr import DebugInfo, jaxprs_in_params, once_for_each
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
@@ -271,6 +271,7 @@ def estimate_cost(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> CostEst
     return CostEstimate(flops, transcendentals, moved)
 
 
+@once_for_each
 def _operations(jaxpr: Any) -> tuple[int, int]:
     flops = transcendentals = 0
     for eqn in jaxpr.eqns:

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxlite.core import config
 from jaxlite.core.discharge import discharge_jaxpr
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, subjaxprs
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, once_for_each, subjaxprs
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import aval_of
 from jaxlite.experimental.pallas.discharge import fresh_value, place_as_operands, unknown
@@ -79,12 +79,14 @@ def interpreted(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_ava
     return [_trimmed(array, block) for array, block in zip(carry, out_blocks, strict=False)]
 
 
+@once_for_each
 def concerns_devices(jaxpr: Jaxpr) -> bool:
     """Whether a kernel uses its device's number or may send to another: then it is interpreted inside the mesh's axes."""
     return any(getattr(eqn.primitive, "is_collective", False) or eqn.primitive.name in ("dma_start", "semaphore_signal")
                for eqn in jaxpr.eqns) or any(map(concerns_devices, subjaxprs(jaxpr)))
 
 
+@once_for_each
 def _has_wide_types(jaxpr: Jaxpr) -> bool:
     """Whether a kernel was traced with 64-bit types: then its literals have them."""
     atoms = [*jaxpr.invars, *(atom for eqn in jaxpr.eqns for atom in (*eqn.invars, *eqn.outvars))]

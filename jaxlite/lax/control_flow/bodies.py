@@ -217,13 +217,17 @@ def check_operands(name: str, avals: Sequence[Any], expected: Sequence[Any]) -> 
 # --- values that vary along axes of a mesh ------------------------------------------------------------
 
 
-def check_same_way(what: str, vma: frozenset[Any], programs: Iterable[Jaxpr]) -> None:
+def check_same_way(what: str, vma: frozenset[Any], programs: Iterable[Jaxpr], checked: set[Jaxpr] | None = None) -> None:
     """Inside `shard_map`: devices that may go different ways must not wait for each other on one of them.
 
-    Args: `vma` the axes along which the choice varies; `programs` what it chooses from.
+    Args: `vma` the axes along which the choice varies; `programs` what it chooses from; those in `checked` were.
     Raises: ValueError for a collective over one of these axes.
     """
+    checked = set() if checked is None else checked
     for jaxpr in programs:
+        if jaxpr in checked:
+            continue
+        checked.add(jaxpr)
         for eqn in jaxpr.eqns:
             if getattr(eqn.primitive, "is_collective", False) and eqn.invars:
                 axes = eqn.params.get("axes", eqn.params.get("axis_name"))
@@ -234,7 +238,7 @@ def check_same_way(what: str, vma: frozenset[Any], programs: Iterable[Jaxpr]) ->
                         "devices that do not get there would be waited for forever. Make the predicate the same on all of them "
                         f"(lax.pmax, lax.psum), or take the collective out of the {what}. If you know that it is the same, "
                         "pass check_vma=False to shard_map")
-        check_same_way(what, vma, subjaxprs(jaxpr))
+        check_same_way(what, vma, subjaxprs(jaxpr), checked)
 
 
 def varying_carry(body: ClosedJaxpr, avals: Sequence[Any], num_consts: int, num_carry: int) -> ClosedJaxpr:

@@ -23,10 +23,13 @@ def _log_add(name: str, exponential: Callable, base: float) -> Callable[[Any, An
     def scaled(x, factor):
         return x if base == math.e else lax.mul(constant(factor, x), x)
 
-    def of_finite(x, y):  # x or y: without a selection XLA:CPU hands this, and what sums it up, to a fast library
+    def lesser_of(x, y):
+        """The lesser power over the greater one."""
         below = -lax.abs(lax.sub(x, y))
-        below = lax.min(below, constant(0, below))  # changes nothing; why it is here is said in `nn.softplus`
-        return lax.max(x, y) + scaled(lax.log1p(exponential(below)), 1 / log_base)
+        return exponential(lax.min(below, constant(0, below)))  # which changes nothing: why it is here, `nn.softplus` says
+
+    def of_finite(x, y):  # x or y: without a selection XLA:CPU hands this, and what sums it up, to a fast library
+        return lax.max(x, y) + scaled(lax.log1p(lesser_of(x, y)), 1 / log_base)
 
     def of_reals(x, y):
         difference = lax.sub(x, y)
@@ -36,11 +39,13 @@ def _log_add(name: str, exponential: Callable, base: float) -> Callable[[Any, An
     def shares(x, y):
         """Of each power in the sum, of which the first has all if both are infinite."""
         difference, is_first = lax.sub(x, y), x >= y
-        lesser = exponential(-lax.abs(difference))  # over the greater power
-        lesser = where_same(is_first & (difference != difference), constant(0, lesser), lesser)
-        of_greater = 1 / (1 + lesser)
-        of_lesser = lesser * of_greater
-        return where_same(is_first, of_greater, of_lesser), where_same(is_first, of_lesser, of_greater)
+        are_infinite = is_first & (difference != difference)
+        lesser = lesser_of(x, y)
+        total, zero, one = 1 + lesser, constant(0, lesser), constant(1, lesser)
+        # A quotient for each, since XLA:CPU writes one that both have in common to memory; and a selection last, since it
+        # writes both operands of a quotient that is summed up.
+        return (where_same(are_infinite, one, where_same(is_first, one, lesser) / total),
+                where_same(are_infinite, zero, where_same(is_first, lesser, one) / total))
 
     @shares.defjvp
     def shares_jvp(primals, tangents):  # also where x = y, and abs has no derivative

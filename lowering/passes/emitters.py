@@ -24,6 +24,7 @@ _SMALL = 1024  # elements
 _FIT = FUSIBLE - {"gather"}
 
 _LARGEST = 16384  # elements of an array in a small function
+_LARGEST_JOINED = 4096  # elements of an array joined along its leading axis: the newer generator copies whole parts
 _ROW = 16  # elements of the rows of a larger array, and of one that something costly is computed of, which LLVM vectorizes
 _COSTLY, _TINY = 13, 64  # operations for an element that are many, elements that are few
 _MOST_WORK = 1 << 20  # cheap operations, from which on threads may help
@@ -114,6 +115,8 @@ def _work(jaxpr: Any, largest: int) -> float:
             work += _work(inner, largest)
         elif not all((_is_plain(var) or _is_key(var)) and _has_rows(var.aval, largest, name) for var in eqn.outvars):
             return math.inf
+        elif name == "concatenate" and _is_joined(eqn) and eqn.outvars[0].aval.size > _LARGEST_JOINED:
+            return math.inf
         elif name in _RANDOM:
             work += sum(_work(body, largest) for body in bodies(eqn))
         elif name in _LOOPS:
@@ -149,6 +152,11 @@ def _is_hard(eqn: Any, reduced: int) -> bool:
         offsets, rank = eqn.params["dimension_numbers"].offset_dims, len(eqn.outvars[0].aval.shape)
         return tuple(offsets) != tuple(range(rank - len(offsets), rank))
     return eqn.primitive.name in REDUCTIONS and eqn.invars[0].aval.size > reduced
+
+
+def _is_joined(eqn: Any) -> bool:
+    """Whether a concatenation puts whole arrays one behind the other."""
+    return math.prod(eqn.outvars[0].aval.shape[:eqn.params["dimension"]]) == 1
 
 
 def _is_window(eqn: Any) -> bool:

@@ -78,6 +78,9 @@ ROWS = np.ones((4000, 4), np.float32)
     (lambda x: jnp.cumsum(x + 1, 1), X, True),
     (lambda x: jnp.cumsum(x + 1, 1), X[:, :16], False),
     (lambda x: lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x), X, True),
+    (lambda x: jnp.roll(x, 3, 0), np.ones((64, 100), np.float32), False),  # large parts one behind the other
+    (lambda x: jnp.roll(x, 3, 1), np.ones((64, 100), np.float32), True),
+    (lambda x: jnp.roll(x, 3, 0), X, True),
 ])
 def test_programs_that_are_one_function(f, x, has):
     assert emitters.is_one_function(jax.make_jaxpr(f)(x).jaxpr) is (has and xla.HAS_SMALL_FUNCTIONS)

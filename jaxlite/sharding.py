@@ -9,6 +9,7 @@ P('data',)
 
 
 from jaxlite.core.aval import ManualAxisType
+from jaxlite.core.aval import UnreducedKind as _UnreducedKind
 from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.devices.mesh import (
     AbstractDevice,
@@ -28,6 +29,7 @@ from jaxlite.devices.sharding import (
     SingleDeviceSharding,
     make_single_device_sharding,
 )
+from lowering import xla as _xla
 
 # With what compiles programs: it loads when one of these is used, not for meshes and shardings alone.
 _lazy = _Lazy(__name__, root="jaxlite", **{"lax.sharding": "reshard", "lax.axis_types": "auto_axes explicit_axes",
@@ -38,6 +40,10 @@ __all__ = [  # noqa: F822  some load on first use
     "SingleDeviceSharding", "auto_axes", "explicit_axes", "get_abstract_mesh", "get_mesh", "make_single_device_sharding",
     "no_collectives", "reshard", "set_mesh", "use_abstract_mesh", "use_mesh",
 ]
+
+if _xla.VERSION >= (0, 12):  # as JAX of the same jaxlib; Shardy of an earlier one knows sums alone
+    UnreducedKind = _UnreducedKind
+    __all__ += ["UnreducedKind"]
 
 
 __getattr__ = _lazy.load

@@ -104,7 +104,9 @@ def spec_text(spec: Any, ndim: int, mesh_name: str, is_open: bool = False, whole
     used = {name for entry in spec for name in (entry if isinstance(entry, tuple) else (entry,))}
     replicated = ", ".join(quoted(name) for name in whole if name not in used) if is_open else ""
     unreduced = ", ".join(map(quoted, sorted(spec.unreduced, key=str)))
-    rest = "".join(f", {what}={{{names}}}" for what, names in (("replicated", replicated), ("unreduced", unreduced)) if names)
+    kind = "" if spec.unreduced_kind is None or spec.unreduced_kind.name == "sum" else spec.unreduced_kind.name
+    rest = "".join(f", {what}{{{names}}}" for what, names in (
+        ("replicated=", replicated), (f"unreduced={kind}", unreduced)) if names)
     return f"<@{mesh_name}, [{', '.join(entries)}]{rest}>"
 
 

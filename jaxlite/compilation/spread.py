@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jaxlite.compilation import effects
 from jaxlite.compilation.execution import orders_for_c
 from jaxlite.core import array as arrays
-from jaxlite.core.aval import ShapedArray, in_space, layout_of, space_of_kind, with_layout
+from jaxlite.core.aval import ShapedArray, has_states, in_space, layout_of, space_of_kind, with_layout
 from jaxlite.core.jaxpr import Jaxpr, jaxprs_in_params
 from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import is_symbolic
@@ -143,21 +143,25 @@ def checked(given: Any, what: str) -> tuple[Any, ...]:
 
 
 def in_parts(outs: Sequence[Any], given: Any, out_tree: Any) -> Sequence[Any]:
-    """The results of a traced function, where `jit` asks for arrays that are still to be summed as the parts of these sums.
+    """The results of a traced function, where `jit` asks for arrays that are still to be summed as the parts of these sums, or
+    for the sums of such parts.
 
     XLA takes each device's whole for its part, or refuses the program.
     """
-    if not any(map(_unreduced, tree_flatten(given, is_leaf=is_place)[0])):
+    wanted = tree_flatten(given, is_leaf=is_place)[0]
+    if not any(map(_unreduced, wanted)) and not (any(each is not None for each in wanted) and any(
+            has_states(aval_of(out)) for out in outs)):
         return outs
     asked = flat_shardings(given, out_tree, "out_shardings") or ()
     return [out if each is None or _unreduced(each) == _unreduced(getattr(aval_of(out), "layout", None)) else
             placement.constraints().moved(out, each) for out, each in zip(outs, asked, strict=True)]
 
 
-def _unreduced(place: Any) -> frozenset[Any]:
-    """The mesh axes along which a sharding, its spec or format, or None leaves sums to be made."""
+def _unreduced(place: Any) -> tuple[Any, ...]:
+    """The mesh axes along which a sharding, its spec or format, or None leaves sums to be made, and which kind of sum."""
     place = getattr(place, "sharding", place)
-    return getattr(getattr(place, "spec", place), "unreduced", frozenset())
+    spec = getattr(place, "spec", place)
+    return (spec.unreduced, spec.unreduced_kind) if getattr(spec, "unreduced", None) else ()
 
 
 # --- what a call comes to ----------------------------------------------------------------------------

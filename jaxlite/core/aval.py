@@ -22,6 +22,32 @@ Ints = tuple[int, ...]  # a shape, axes, places in a list
 _nowhere: frozenset[Any] = frozenset()
 
 
+class UnreducedKind(enum.Enum):
+    """How the parts of an unreduced value become the value: it is their sum, their maximum or their minimum."""
+
+    sum = 1
+    max = 2
+    min = 3
+
+
+def kind_of_parts(unreduced: frozenset[Any], kind: UnreducedKind | None) -> UnreducedKind | None:
+    """The kind of what is unreduced along some axes: a sum unless another one is given; None without axes."""
+    if kind is None:
+        return UnreducedKind.sum if unreduced else None
+    if type(kind) is not UnreducedKind:
+        raise TypeError(f"Expected unreduced_kind to be of type `jax.sharding.UnreducedKind` but got {type(kind)}")
+    if not unreduced:
+        raise ValueError("`unreduced_kind` should be `None` when `unreduced` is an empty set. Got "
+                         f"unreduced_kind={kind!r} and {unreduced=}")
+    return kind
+
+
+def require_sum(kind: UnreducedKind | None) -> None:
+    """Raises ValueError for parts that are not those of a sum."""
+    if kind is not None and kind is not UnreducedKind.sum:
+        raise ValueError(f"Expected unreduced_kind=UnreducedKind.sum but got {kind}")
+
+
 class ManualAxisType:
     """The part of a type about the manual mesh axes of a `shard_map`.
 
@@ -29,19 +55,22 @@ class ManualAxisType:
       varying: the axes along which values may differ from device to device.
       unreduced: those along which they are still to be summed.
       reduced: those along which their cotangents will be.
+      unreduced_kind: an `UnreducedKind`, for maxima or minima in place of sums.
     Raises: ValueError for an axis that varies and is one of the others.
 
     >>> ManualAxisType(varying={"x"}).varying
     frozenset({'x'})
     """
 
-    __slots__ = ("varying", "unreduced", "reduced")
+    __slots__ = ("varying", "unreduced", "reduced", "unreduced_kind")
     varying: frozenset[Any]
     unreduced: frozenset[Any]
     reduced: frozenset[Any]
+    unreduced_kind: UnreducedKind | None
 
-    def __init__(self, *, varying: Any = _nowhere, unreduced: Any = _nowhere, reduced: Any = _nowhere):
-        for name, axes in zip(self.__slots__, (varying, unreduced, reduced), strict=True):
+    def __init__(self, *, varying: Any = _nowhere, unreduced: Any = _nowhere, reduced: Any = _nowhere,
+                 unreduced_kind: UnreducedKind | None = None):
+        for name, axes in zip(self.__slots__, (varying, unreduced, reduced), strict=False):
             if not isinstance(axes, (set, frozenset)):
                 raise TypeError(f"ManualAxisType: {name} must be a set of names of axes, got {axes!r}")
             object.__setattr__(self, name, frozenset(axes))
@@ -50,11 +79,13 @@ class ManualAxisType:
                 raise ValueError(f"varying and {name} cannot have common mesh axes. Got varying={set(varying)} and "
                                  f"{name}={set(getattr(self, name))}")
 
+        object.__setattr__(self, "unreduced_kind", kind_of_parts(self.unreduced, unreduced_kind))
+
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"cannot assign to field {name!r}")
 
     def _fields(self) -> tuple[Any, ...]:
-        return self.varying, self.unreduced, self.reduced
+        return self.varying, self.unreduced, self.reduced, self.unreduced_kind
 
     @property
     def vur(self) -> frozenset[Any]:
@@ -68,10 +99,14 @@ class ManualAxisType:
 
     def update(self, **changes: Any) -> ManualAxisType:
         """A copy with some of the sets replaced."""
-        return ManualAxisType(**dict(zip(self.__slots__, self._fields(), strict=True)) | changes)
+        own = dict(zip(self.__slots__, self._fields(), strict=True))
+        if not changes.get("unreduced", self.unreduced):
+            own["unreduced_kind"] = None
+        return ManualAxisType(**own | changes)
 
     def to_ct_mat(self) -> ManualAxisType:
         """That of cotangents: unreduced where this is reduced, and the other way round."""
+        require_sum(self.unreduced_kind)
         return ManualAxisType(varying=self.varying, unreduced=self.reduced, reduced=self.unreduced)
 
     def __eq__(self, other: Any) -> bool:
@@ -81,14 +116,15 @@ class ManualAxisType:
         return hash(self._fields())
 
     def __repr__(self) -> str:
-        return f"ManualAxisType(varying={self.varying}, unreduced={self.unreduced}, reduced={self.reduced})"
+        kind = f", unreduced_kind={self.unreduced_kind}" if xla.VERSION >= (0, 12) else ""  # as JAX of the same jaxlib
+        return f"ManualAxisType(varying={self.varying}, unreduced={self.unreduced}, reduced={self.reduced}{kind})"
 
     def __reduce__(self) -> Any:
         return _manual_axis_type, self._fields()
 
 
-def _manual_axis_type(varying: Any, unreduced: Any, reduced: Any) -> ManualAxisType:
-    return ManualAxisType(varying=varying, unreduced=unreduced, reduced=reduced)
+def _manual_axis_type(varying: Any, unreduced: Any, reduced: Any, kind: UnreducedKind | None = None) -> ManualAxisType:
+    return ManualAxisType(varying=varying, unreduced=unreduced, reduced=reduced, unreduced_kind=kind)
 
 
 class AbstractValue:
@@ -210,8 +246,9 @@ class ShapedArray(AbstractValue):
         if self.layout is None:
             return ManualAxisType(varying=self.vma)
         manual, spec = self.layout.mesh.manual_axes, self.layout.spec
-        return ManualAxisType(varying=self.vma, unreduced=spec.unreduced.intersection(manual),
-                              reduced=spec.reduced.intersection(manual))
+        unreduced = spec.unreduced.intersection(manual)
+        return ManualAxisType(varying=self.vma, unreduced=unreduced, reduced=spec.reduced.intersection(manual),
+                              unreduced_kind=spec.unreduced_kind if unreduced else None)
 
     mat = manual_axis_type
 
@@ -284,7 +321,9 @@ def _axes_text(aval: ShapedArray) -> str:
     """
     groups = {"V": aval.vma}
     if aval.layout is not None:
-        groups |= {"U": aval.layout.spec.unreduced, "R": aval.layout.spec.reduced}
+        spec = aval.layout.spec
+        kind = "U" if spec.unreduced_kind in (None, UnreducedKind.sum) else f"U_{spec.unreduced_kind.name}"
+        groups |= {kind: spec.unreduced, "R": spec.reduced}
     texts = []
     for letter, axes in groups.items():
         if axes:
@@ -414,7 +453,8 @@ def dual(aval: Any) -> Any:
 
 
 def dual_spec(spec: Any) -> Any:
-    """The spec of cotangents from that of their primals."""
+    """The spec of cotangents from that of their primals. Raises: ValueError for what is no sum."""
+    require_sum(spec.unreduced_kind)
     return spec.update(unreduced=spec.reduced, reduced=spec.unreduced) if spec.unreduced or spec.reduced else spec
 
 

@@ -364,7 +364,7 @@ class _Parser(TypeReader):
             made, effects = primitive.typed(avals, params)
             if wanted.layout is None or typematch(wanted, made):
                 return made, effects
-        params[param] = wanted.layout or texts().sharding(meshes().get_abstract_mesh(), [()] * wanted.ndim, wanted.shape)
+        params[param] = wanted.layout or texts().sharding(meshes().get_abstract_mesh(), [()] * wanted.ndim, wanted.shape, {})
         return primitive.typed(avals, params)
 
     # --- reads and writes of Refs
@@ -488,7 +488,8 @@ class _Parser(TypeReader):
         for param, value in _IMPLIED.get(primitive.name, {}).items():
             params.setdefault(param, value)
         for param in _LATER.get(primitive.name, ()):
-            params.pop(param, None)
+            if param != "out_sharding" or params.get(param) is None:
+                params.pop(param, None)
         if primitive.name == "scan" and "ft_in" in params:  # as later versions of JAX write it
             params["num_consts"], params["num_carry"] = params.pop("ft_in")
         if primitive.name == "broadcast_in_dim" and "shape" not in params:

@@ -26,6 +26,7 @@ _TOKEN = re.compile(r"""
   | (?P<mark>[{}()\[\],;:.=~*@|!?/+&%$^`>\\-])
 """, re.VERBOSE)
 _OPERATIONS = ("floordiv", "max", "min", "mod", "non_negative")
+_STATES = ("V", "U", "U_max", "U_min", "R")
 
 
 class Token(NamedTuple):
@@ -113,7 +114,7 @@ class TypeReader:
             cuts.append(self.axes("@"))
             self.take(",")
         self.expect("]")
-        states = self.states() if self.peek("{") and self.tokens[self.at + 1].text in ("V", "U", "R") else {}
+        states = self.states() if self.peek("{") and self.tokens[self.at + 1].text in _STATES else {}
         try:
             vma = states.pop("V", None)
             layout = self.layout(cuts, states, tuple(shape), self.tokens[start]) if any(cuts) or states else None
@@ -204,13 +205,13 @@ class TypeReader:
                     f"the mesh has the axes {mesh.axis_names}" if mesh.axis_names else
                     "there is no mesh: give parse_jaxpr one, or call jax.set_mesh before"), token)
         try:
-            return texts().sharding(mesh, cuts, shape, states.get("U", ()), states.get("R", ()))
+            return texts().sharding(mesh, cuts, shape, states)
         except ValueError as error:
             self.refuse(str(error), token, error)
 
     def states(self) -> dict[str, frozenset[str]]:
-        """`{V:x, U:(y,z)}` behind a type: the axes of a mesh along which the value varies, over which it is to be summed (`U`),
-        and over which its cotangent will be (`R`).
+        """`{V:x, U:(y,z)}` behind a type: the axes of a mesh along which the value varies, over which it is to be summed (`U`;
+        or `U_max` and `U_min`), and over which its cotangent will be (`R`).
         """
         found = {}
         self.expect("{")

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core.aval import Ints, MemorySpace  # noqa: F401  a part of what is said of places
+from jaxlite.core.aval import Ints, MemorySpace, UnreducedKind, kind_of_parts  # noqa: F401  a part of what is said of places
 from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, abstract_context, context_mesh, entered_context
 from lowering import xla
 
@@ -63,18 +63,22 @@ class PartitionSpec:
         choose). Axes beyond the last one given are not cut.
       unreduced: mesh axes over which the value is still to be summed.
       reduced: mesh axes over which its cotangent will be.
+      unreduced_kind: an `UnreducedKind`, for maxima or minima in place of sums.
+    Raises: TypeError for arguments of other types; ValueError for an axis that is named twice, or a kind without such axes.
 
     >>> from jaxlite import P
     >>> P(None, ("x", "y")), P(("x",)), len(P("x", None))
     (P(None, ('x', 'y')), P('x',), 2)
     """
 
-    __slots__ = ("_partitions", "unreduced", "reduced", "_hash")
+    __slots__ = ("_partitions", "unreduced", "reduced", "unreduced_kind", "_hash")
     UNCONSTRAINED = UNCONSTRAINED
 
-    def __init__(self, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()):
+    def __init__(self, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset(),
+                 unreduced_kind: UnreducedKind | None = None):
         self._partitions = tuple(map(_canonical, partitions))
         self.unreduced, self.reduced = frozenset(unreduced), frozenset(reduced)
+        self.unreduced_kind = kind_of_parts(self.unreduced, unreduced_kind)
         self._hash = hash((self._partitions, self.unreduced, self.reduced))
         if not isinstance(unreduced, (set, frozenset)) or not isinstance(reduced, (set, frozenset)):
             raise TypeError(f"unreduced and reduced must be sets of names, got {unreduced!r} and {reduced!r}")
@@ -103,15 +107,19 @@ class PartitionSpec:
 
     def __eq__(self, other: Any) -> bool:
         return self is other or (type(other) is PartitionSpec and self._partitions == other._partitions
-                                 and self.unreduced == other.unreduced and self.reduced == other.reduced)
+                                 and self.unreduced == other.unreduced and self.reduced == other.reduced
+                                 and self.unreduced_kind is other.unreduced_kind)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __add__(self, other: Any) -> PartitionSpec:
         if isinstance(other, PartitionSpec):
+            kinds = {each.unreduced_kind for each in (self, other) if each.unreduced}
+            if len(kinds) > 1:
+                raise TypeError(f"the unreduced_kind of PartitionSpecs to be added differs: {self} and {other}")
             return PartitionSpec(*self, *other, unreduced=self.unreduced | other.unreduced,
-                                 reduced=self.reduced | other.reduced)
+                                 reduced=self.reduced | other.reduced, unreduced_kind=next(iter(kinds), None))
         if not isinstance(other, tuple):
             return NotImplemented
         return self.update(partitions=(*self, *other))
@@ -125,27 +133,29 @@ class PartitionSpec:
     def count(self, value: Any) -> int:
         return self._partitions.count(_canonical(value))
 
-    def update(self, *, partitions: Any = None, unreduced: Any = None, reduced: Any = None) -> PartitionSpec:
-        """A spec with some of its parts replaced."""
-        return PartitionSpec(*(self if partitions is None else partitions),
-                             unreduced=self.unreduced if unreduced is None else unreduced,
-                             reduced=self.reduced if reduced is None else reduced)
+    def update(self, partitions: Any = None, unreduced: Any = None, reduced: Any = None,
+               **kind: UnreducedKind | None) -> PartitionSpec:
+        """A spec with some of its parts replaced. `unreduced_kind` stays as long as there are unreduced axes."""
+        unreduced = self.unreduced if unreduced is None else unreduced
+        return PartitionSpec(*(self if partitions is None else partitions), unreduced=unreduced,
+                             reduced=self.reduced if reduced is None else reduced,
+                             **{"unreduced_kind": self.unreduced_kind if unreduced else None} | kind)
 
     def __repr__(self) -> str:
         comma = "," if len(self) == 1 and not (self.unreduced or self.reduced) else ""
         parts = [", ".join(map(repr, self._partitions)) + comma] if self._partitions else []
         parts += [f"{name}={{{', '.join(sorted(map(repr, axes)))}}}"
                   for name, axes in (("unreduced", self.unreduced), ("reduced", self.reduced)) if axes]
-        if self.unreduced and xla.VERSION >= (0, 11):  # as JAX of the same jaxlib, which knows others too
-            parts.append("unreduced_kind=sum")
+        if self.unreduced_kind is not None and xla.VERSION >= (0, 11):  # as JAX of the same jaxlib
+            parts.append(f"unreduced_kind={self.unreduced_kind.name}")
         return f"P({', '.join(parts)})"
 
     def __reduce__(self) -> Any:
-        return _restore_spec, (self._partitions, self.unreduced, self.reduced)
+        return _restore_spec, (self._partitions, self.unreduced, self.reduced, self.unreduced_kind)
 
 
-def _restore_spec(partitions: Any, unreduced: Any, reduced: Any) -> PartitionSpec:
-    return PartitionSpec(*partitions, unreduced=unreduced, reduced=reduced)
+def _restore_spec(partitions: Any, unreduced: Any, reduced: Any, kind: UnreducedKind | None = None) -> PartitionSpec:
+    return PartitionSpec(*partitions, unreduced=unreduced, reduced=reduced, unreduced_kind=kind)
 
 
 P = PartitionSpec
@@ -354,7 +364,7 @@ def is_equivalent(a: Any, b: Any, ndim: int) -> bool:
         one, other = (a, b) if type(a) is SingleDeviceSharding else (b, a)
         return (other.memory_kind == one.memory_kind and other.num_devices == 1
                 and devices_of(other)[0] == one._device)
-    if a.spec.unreduced != b.spec.unreduced:
+    if (a.spec.unreduced, a.spec.unreduced_kind) != (b.spec.unreduced, b.spec.unreduced_kind):
         return False
     if a.mesh is b.mesh and a.memory_kind == b.memory_kind and normalized(a.spec, a.mesh) == normalized(b.spec, b.mesh):
         return True

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from jaxlite.core.aval import UnreducedKind
 from jaxlite.devices.mesh import AbstractDevice, AbstractMesh, AxisType, Mesh
 from jaxlite.devices.sharding import NamedSharding, PartitionSpec, check_shape
 from lowering import platforms
@@ -41,10 +42,16 @@ def read_mesh(text: str) -> Mesh | AbstractMesh:
     return Mesh(np.array(devices[:math.prod(sizes)], dtype=object).reshape(sizes), names, types)
 
 
-def sharding(mesh: Mesh | AbstractMesh, cuts: Sequence[tuple[str, ...]], shape: tuple[int, ...], unreduced: Iterable[str] = (),
-             reduced: Iterable[str] = ()) -> Any:
-    """The layout that cuts each array axis along some mesh axes. Raises: ValueError if it does not fit the shape."""
-    made = NamedSharding(mesh.abstract_mesh, PartitionSpec(*cuts, unreduced=frozenset(unreduced), reduced=frozenset(reduced)))
+def sharding(mesh: Mesh | AbstractMesh, cuts: Sequence[tuple[str, ...]], shape: tuple[int, ...],
+             states: dict[str, frozenset[str]]) -> Any:
+    """The layout that cuts each array axis along some mesh axes, with others by letter (`U`, `U_max`, `U_min`, `R`).
+
+    Raises: ValueError if it does not fit the shape.
+    """
+    letter = next((letter for letter in states if letter[0] == "U"), "")
+    made = NamedSharding(mesh.abstract_mesh, PartitionSpec(
+        *cuts, unreduced=states.get(letter, frozenset()), reduced=states.get("R", frozenset()),
+        unreduced_kind=UnreducedKind[letter[2:]] if letter[2:] else None))
     check_shape(made, shape)
     return made
 
@@ -86,6 +93,7 @@ def _specs(node: ast.expr) -> Any:
 def _spec(node: ast.expr) -> PartitionSpec:
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("P", "PartitionSpec")):
         raise ValueError(f"no PartitionSpec: {ast.unparse(node)}")
-    more = {str(each.arg): set(ast.literal_eval(each.value)) for each in node.keywords if each.arg != "unreduced_kind"}
+    more: dict[str, Any] = {str(each.arg): UnreducedKind[each.value.id] if isinstance(each.value, ast.Name) else
+                            set(ast.literal_eval(each.value)) for each in node.keywords}
     return PartitionSpec(*[PartitionSpec.UNCONSTRAINED if isinstance(each, ast.Name) else ast.literal_eval(each)
                            for each in node.args], **more)

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, layout_of, with_layout
+from jaxlite.core.aval import ShapedArray, layout_of, require_sum, with_layout
 from jaxlite.core.symbolic import SymbolicScope
 from jaxlite.devices.mesh import AbstractMesh, AxisType
 from jaxlite.devices.sharding import PartitionSpec
@@ -97,6 +97,7 @@ def _write_sharding(sharding: Any, mesh: int) -> fb.Fields:
         return {} if entry is None else {0: fb.texts(entry if isinstance(entry, tuple) else (entry,))}
 
     spec: fb.Fields = {0: fb.tables([axes(entry) for entry in sharding.spec])}
+    require_sum(sharding.spec.unreduced_kind)  # the format has no word for others
     for slot, names in ((1, sharding.spec.reduced), (2, sharding.spec.unreduced)):
         if names:
             spec[slot] = fb.texts(sorted(names))

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import Ints, has_states, plain, with_layout
+from jaxlite.core.aval import Ints, UnreducedKind, has_states, plain, with_layout
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.jaxpr import jaxprs_in_params
@@ -31,8 +31,8 @@ Rule = Callable[..., Sequence[Spec]]
 _RULES: dict[str, Rule] = {}
 # Those whose typing rules look at layouts themselves.
 SELF_TYPED = frozenset("""addupdate all_gather_reduced call_exported custom_linear freeze get inspect_sharding
-    layout_constraint mesh_cast new_ref preduced reduced_vary_cast_p reshard shard_alike sharding_constraint swap unreduced_psum
-    unreduced_reduce_scatter vary_unreduced_cast_p""".split())
+    layout_constraint mesh_cast new_ref preduced reduced_vary_cast_p reshard shard_alike sharding_constraint swap unreduced_pmax
+    unreduced_pmin unreduced_psum unreduced_reduce_scatter vary_unreduced_cast_p""".split())
 
 
 def typed(primitive, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
@@ -62,10 +62,10 @@ def typed(primitive, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any,
     if rule is None:
         _unknown(name, avals)
     case = _Case(name, avals, mesh, params, results)
-    unreduced, reduced = _pending(case, rule)
+    unreduced, reduced, parts = _pending(case, rule)
     specs = [case.settled(spec, result) for spec, result in zip(rule(case, **params), results, strict=True)]
     kind = type(layouts[0])
-    made = [with_layout(result, kind(mesh, PartitionSpec(*spec, unreduced=unreduced, reduced=reduced))
+    made = [with_layout(result, kind(mesh, PartitionSpec(*spec, unreduced=unreduced, reduced=reduced, unreduced_kind=parts))
                         if unreduced or reduced or any(spec) else None)
             for spec, result in zip(specs, results, strict=True)]
     return made if primitive.multiple_results else made[0], effects
@@ -87,24 +87,38 @@ _NONE: Axes = frozenset()
 _LINEAR = frozenset("""broadcast_in_dim concatenate convert_element_type copy dynamic_update_slice neg optimization_barrier pad
     psum_invariant pvary reduce_precision reduce_sum reshape select_n slice split squeeze stack stop_gradient transpose
     unstack""".split())
+# Those that go with maxima and minima that are still to be taken: they move elements.
+_MOVING = frozenset("concatenate copy optimization_barrier pvary reshape slice squeeze stack stop_gradient transpose".split())
+_EXTREMES = {"reduce_max": UnreducedKind.max, "reduce_min": UnreducedKind.min}
 _PENDING: dict[str, Callable[[_Case, Specs], Pending]] = {}  # of the primitives that have a say in it
 
 
-def _pending(case: _Case, rule: Rule) -> Pending:
-    """The mesh axes over which results are still to be summed, and those over which their cotangents will be.
+def _pending(case: _Case, rule: Rule) -> tuple[Axes, Axes, UnreducedKind | None]:
+    """The mesh axes over which results are still to be summed, and those over which their cotangents will be; the kind of sum.
 
     Raises: NotImplementedError where operands are one of these, and the operation has no rule for it; ShardingTypeError where
-      operands do not go together.
+      operands do not go together; ValueError where they are of different kinds, or of one that the operation does not go with.
     """
     specs = [None if getattr(aval, "layout", None) is None else aval.layout.spec for aval in case.avals]
-    if case.name != "dot_general" and not any(spec is not None and (spec.unreduced or spec.reduced) for spec in specs):
-        return _NONE, _NONE
+    if case.params.get("out_sharding") is None and not any(
+            spec is not None and (spec.unreduced or spec.reduced) for spec in specs):
+        return _NONE, _NONE, None
+    kind = _kind(case, specs)
     own = _PENDING.get(case.name)
-    if own is not None:
-        return own(case, specs)
-    if rule is not _elementwise and case.name not in _LINEAR:
+    if own is None and rule is not _elementwise and case.name not in _LINEAR:
         _no_rule("unreduced/reduced", case.name)
-    return _pending_as_first(case, specs)
+    unreduced, reduced = (own or _pending_as_first)(case, specs)
+    return unreduced, reduced, kind if unreduced else None
+
+
+def _kind(case: _Case, specs: Specs) -> UnreducedKind:
+    kinds = {spec.unreduced_kind for spec in specs if spec is not None and spec.unreduced}
+    if case.name in _MOVING and len(kinds) == 1:
+        return kinds.pop()
+    expected = _EXTREMES.get(case.name, UnreducedKind.sum)
+    for kind in kinds - {expected}:
+        raise ValueError(f"Expected unreduced_kind={expected} but got {kind}")
+    return expected
 
 
 def _pending_as_first(case: _Case, specs: Specs) -> Pending:
@@ -135,7 +149,14 @@ def _pending_pvary(case: _Case, specs: Specs) -> Pending:
     return _pending_as_first(case, specs)
 
 
-@_pends("dynamic_slice", "gather", "reduce_max", "reduce_min")
+@_pends("reduce_max", "reduce_min")
+def _pending_extreme(case: _Case, specs: Specs) -> Pending:
+    """What is left to be taken already, and what the caller leaves."""
+    wanted = case.params.get("out_sharding")
+    return _unreduced(specs)[0] | (_NONE if wanted is None else wanted.spec.unreduced), _reduced(case, specs[:1])
+
+
+@_pends("dynamic_slice", "gather")
 def _pending_choice(case: _Case, specs: Specs) -> Pending:
     if any(_unreduced(specs)):
         _no_rule("unreduced", case.name)

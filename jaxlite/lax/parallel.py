@@ -195,6 +195,9 @@ def _reduce(primitive: Primitive, x, axis_name, groups):
             leaf = primitive.bind(leaf, axes=inside, axis_index_groups=groups)
         if not across:
             return leaf
+        if primitive is not psum_p and checked and axis_states(aval_of(leaf), across) == {"unreduced"}:
+            return (_unreduced().unreduced_pmax_p if primitive is pmax_p else _unreduced().unreduced_pmin_p).bind(
+                leaf, axes=across)
         if primitive is not psum_p or not checked:
             return primitive.bind(leaf, axes=across, axis_index_groups=groups)
         if _state_of("psum", aval_of(leaf), across) == "unreduced":

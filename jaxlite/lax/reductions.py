@@ -102,14 +102,20 @@ def reduce_max(operand, axes: Sequence[int], *, out_sharding=None):
 
     Complex numbers compare real part first. As `reduce_sum`, and booleans are welcome.
     """
-    result = reduce_max_p.bind(operand, axes=static_ints("reduce_max", "axes", axes))
-    return result if out_sharding is None else placement.laid_out(result, out_sharding)
+    return _extreme(reduce_max_p, operand, axes, out_sharding)
 
 
 def reduce_min(operand, axes: Sequence[int], *, out_sharding=None):
     """The minimum over some axes: NaN if there is one; the highest value of the dtype over no elements."""
-    result = reduce_min_p.bind(operand, axes=static_ints("reduce_min", "axes", axes))
-    return result if out_sharding is None else placement.laid_out(result, out_sharding)
+    return _extreme(reduce_min_p, operand, axes, out_sharding)
+
+
+def _extreme(primitive: Primitive, operand, axes: Sequence[int], out_sharding):
+    axes = static_ints(primitive.name, "axes", axes)
+    if getattr(getattr(out_sharding, "spec", out_sharding), "unreduced", None):  # each device gives the extreme of its part
+        left = placement.constraints().left_extreme(primitive.name, operand, axes, out_sharding)
+        return placement.laid_out(primitive.bind(operand, axes=axes, out_sharding=left), out_sharding)
+    return placement.laid_out(primitive.bind(operand, axes=axes), out_sharding)
 
 
 def reduce_and(operand, axes: Sequence[int]):

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxlite.core.aval import Ints
+from jaxlite.core.aval import Ints, require_sum
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
@@ -76,6 +76,8 @@ def _def_extreme(primitive: Primitive) -> None:
         out = primitive.bind(x, axes=axes, **params)
         if type(g) is Zero:
             return out, zero_for(out)
+        if params:
+            require_sum(params["out_sharding"].spec.unreduced_kind)
         aval = aval_of(x)
         attained = shaping.convert(eq(x, expand(out, axes, aval.shape)), aval.dtype, False)
         count = r.reduce_sum(attained, axes)

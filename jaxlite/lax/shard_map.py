@@ -88,7 +88,7 @@ def part_aval(aval, spec, mesh, check_vma: bool, axes: frozenset[Any]):
         wanted, own = layout_of(NamedSharding(mesh, spec), aval.ndim), aval.layout.spec
         if [tuple(name for name in names if name in axes) for names in cut] != (
                 [axes_of(entry) for entry in wanted.spec] if wanted else [()] * aval.ndim) or (
-                spec.unreduced != own.unreduced or spec.reduced != own.reduced):
+                spec != own.update(partitions=spec.partitions)):
             raise ValueError(f"in_specs passed to shard_map: {_full(spec, aval.ndim)} does not match the specs of the "
                              f"input: {aval.layout.spec} for arg: {aval.str_short()}. Give in_specs that "
                              "do, or use jax.sharding.reshard on the argument")
@@ -99,7 +99,7 @@ def part_aval(aval, spec, mesh, check_vma: bool, axes: frozenset[Any]):
                          f"{_full(P(), aval.ndim)} for arg: {aval.str_short()}. Use jax.sharding.reshard on "
                          "the argument")
     if check_vma and (spec.unreduced or spec.reduced):  # all axes are manual, so it is not cut along others
-        states = P(*[None] * aval.ndim, unreduced=spec.unreduced, reduced=spec.reduced)
+        states = spec.update(partitions=[None] * aval.ndim)
         part = with_layout(part, NamedSharding(_mesh_inside(mesh, axes), states))
     return varying(part, part.vma.union(used_axes(spec))) if check_vma else part
 
@@ -120,7 +120,7 @@ def whole_aval(aval, spec, mesh, axes: frozenset[Any]):
 def _with_states(spec, aval):
     """A spec of the unreduced and reduced axes of a type."""
     own = aval.layout.spec if has_states(aval) else P()
-    return spec.update(unreduced=own.unreduced, reduced=own.reduced)
+    return own.update(partitions=spec.partitions)
 
 
 def _full(spec, ndim: int):

@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxlite.compilation import spread
 from jaxlite.core.array import make_array, single_device_sharding
-from jaxlite.core.aval import dual, has_states, layout_of, refuse_ref, with_layout
+from jaxlite.core.aval import UnreducedKind, dual, has_states, layout_of, refuse_ref, with_layout
 from jaxlite.core.config import no_collectives
 from jaxlite.core.effects import DEBUG
 from jaxlite.core.errors import ShardingTypeError
@@ -50,6 +50,13 @@ reshard_p = Primitive("reshard")
 
 @reshard_p.def_abstract_eval
 def _reshard_aval(x, *, dst_sharding, concrete_mesh):
+    own, wanted = None if x.layout is None else x.layout.spec, dst_sharding.spec
+    if wanted.unreduced and own is not None and own.unreduced and own.unreduced_kind is not wanted.unreduced_kind:
+        raise ValueError("The unreduced_kind of input and output sharding passed to `jax.reshard` should be the same. Got "
+                         f"input spec: {own} and output spec: {wanted}")
+    if wanted.unreduced_kind not in (None, UnreducedKind.sum) and not (own is not None and wanted.unreduced <= own.unreduced):
+        raise ValueError("out_sharding passed to `jax.reshard` cannot be more unreduced than the input. Got input pspec: "
+                         f"{own or shardings.P(*[None] * x.ndim)}, out pspec: {wanted}")
     return with_layout(x, layout_of(dst_sharding, x.ndim))
 
 
@@ -300,6 +307,27 @@ def asked_sharding(out_sharding):
         raise TypeError("`out_sharding` argument only supports instances of `NamedSharding` or `PartitionSpec`. Got "
                         f"{out_sharding} of type: {type(out_sharding)}")
     return spread.as_sharding(out_sharding, "out_sharding", "the function")
+
+
+def left_extreme(name: str, operand, axes, out_sharding):
+    """The sharding of a maximum or minimum over `axes` that is left to be taken along mesh axes.
+
+    Raises: ShardingTypeError unless it is of the reduction's kind, and the operand is cut or left so along these axes;
+      ValueError for reduced axes.
+    """
+    asked = asked_sharding(out_sharding)
+    asked, spec, aval = shardings.NamedSharding(asked.mesh.abstract_mesh, asked.spec), asked.spec, aval_of(operand)
+    kind = UnreducedKind[name.removeprefix("reduce_")]
+    if spec.unreduced_kind is not kind:
+        raise ShardingTypeError(f"{name} requires `out_sharding`'s unreduced_kind to be {kind} but got {spec}")
+    if spec.reduced:
+        raise ValueError(f"out_sharding passed to {name} cannot be reduced. Got out_sharding={asked}")
+    own = () if aval.layout is None else aval.layout.spec
+    cut = {each for axis in axes for entry in own[axis:axis + 1] for each in shardings.axes_of(entry)}
+    if not spec.unreduced <= cut.union(own.unreduced if own else ()):
+        raise ShardingTypeError(f"out_sharding's unreduced axes should be in operand's specs that were {name} over. Got "
+                                f"operand={aval!r}, axes={frozenset(axes)}, unreduced_spec={spec.unreduced}")
+    return asked
 
 
 _NO_CONTEXT = ("Using PartitionSpec when you are not under a mesh context is not allowed. Please pass a NamedSharding instance "

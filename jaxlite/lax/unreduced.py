@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jaxlite.core.aval import says_something, shaped_array, with_layout
+from jaxlite.core.aval import UnreducedKind, says_something, shaped_array, with_layout
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.devices.mesh import get_abstract_mesh
@@ -30,10 +30,15 @@ vary_unreduced_cast_p = _primitive("vary_unreduced_cast_p")
 reduced_vary_cast_p = _primitive("reduced_vary_cast_p")
 preduced_p = _primitive("preduced")
 unreduced_psum_p = _primitive("unreduced_psum")
+unreduced_pmax_p = _primitive("unreduced_pmax")
+unreduced_pmin_p = _primitive("unreduced_pmin")
 unreduced_reduce_scatter_p = _primitive("unreduced_reduce_scatter")
 all_gather_reduced_p = _primitive("all_gather_reduced")
-for _p in (unreduced_psum_p, unreduced_reduce_scatter_p, all_gather_reduced_p):
+for _p in (unreduced_psum_p, unreduced_pmax_p, unreduced_pmin_p, unreduced_reduce_scatter_p, all_gather_reduced_p):
     _p.is_collective = True  # type: ignore[attr-defined]
+
+
+_KINDS = {"unreduced_pmax": UnreducedKind.max, "unreduced_pmin": UnreducedKind.min}
 
 
 def _typed(primitive: Primitive, x, axes: Sequence[Any], old: str, new: str, shape: tuple[int, ...] | None = None):
@@ -42,6 +47,10 @@ def _typed(primitive: Primitive, x, axes: Sequence[Any], old: str, new: str, sha
         raise ValueError(f"{primitive.name} only accepts inputs that are {old}. Got {x.str_short()}")
     names, layout = frozenset(axes), x.layout
     spec = P(*[None] * x.ndim) if layout is None else layout.spec
+    expected = _KINDS.get(primitive.name, UnreducedKind.sum)
+    if "unreduced" in (old, new) and spec.unreduced_kind not in (None, expected):
+        raise ValueError(f"{primitive.name} cannot accept args with unreduced_kind={spec.unreduced_kind}. Expected "
+                         f"unreduced_kind={expected}")
     if shape is not None and len(shape) != x.ndim:
         if any(spec):
             raise NotImplementedError(f"{primitive.name} of what is cut along explicit axes, {x.str_short()}: pass tiled=True")
@@ -65,6 +74,8 @@ _def_cast(vary_unreduced_cast_p, "varying", "unreduced")
 _def_cast(reduced_vary_cast_p, "reduced", "varying")
 _def_cast(preduced_p, "invarying", "reduced")
 _def_cast(unreduced_psum_p, "unreduced", "invarying")
+_def_cast(unreduced_pmax_p, "unreduced", "invarying")
+_def_cast(unreduced_pmin_p, "unreduced", "invarying")
 
 
 @unreduced_reduce_scatter_p.def_abstract_eval

@@ -13,7 +13,7 @@ from jaxlite.compilation.caches import PerFunction, clear_hooks
 from jaxlite.compilation.options import argument_names
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import config, source
-from jaxlite.core.aval import AbstractRef, ShapedArray, has_states
+from jaxlite.core.aval import AbstractRef, ShapedArray, UnreducedKind, has_states
 from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
 from jaxlite.core.filtering import boundary
@@ -321,8 +321,11 @@ class _Call:
         varies = (aval.vma & self.axes).difference(used_axes(spec), spec.unreduced) if self.check_vma else frozenset()
         if not spec.unreduced and not spec.reduced:
             varies |= own.unreduced.difference(used_axes(spec))
-        elif self.check_vma and (own.unreduced | aval.vma & spec.unreduced, own.reduced) != (spec.unreduced, spec.reduced):
+        elif self.check_vma and (own.unreduced | _parts(aval, spec), own.reduced) != (spec.unreduced, spec.reduced):
             raise ValueError("out_specs passed to shard_map should be equal to the unreduced present on the out_aval. Got "
+                             f"out_specs={spec} and out_aval={aval.str_short(short_dtypes=True)}")
+        if own.unreduced and spec.unreduced and own.unreduced_kind is not spec.unreduced_kind:
+            raise ValueError("out_specs passed to shard_map should be equal to the unreduced_kind present on the out_aval. Got "
                              f"out_specs={spec} and out_aval={aval.str_short(short_dtypes=True)}")
         if own.reduced.difference(spec.reduced):
             raise ValueError("out_specs passed to shard_map should be equal to the reduced present on the out_aval. Got "
@@ -341,10 +344,15 @@ class _Call:
                 "disabling the check by passing the check_vma=False argument to `jax.shard_map`.")
 
 
+def _parts(aval: Any, spec: Any) -> frozenset[Any]:
+    """The axes along which what varies becomes parts of a sum."""
+    return spec.unreduced & aval.vma if spec.unreduced_kind is UnreducedKind.sum else frozenset()
+
+
 def _as_out(out: Any, spec: Any) -> Any:
     """A result that varies along the axes that its spec names, and is to be summed over those that it says."""
     out = parallel.vary(out, used_axes(spec))
-    parts = spec.unreduced & aval_of(out).vma
+    parts = _parts(aval_of(out), spec)
     return parallel.pcast(out, tuple(sorted(parts, key=str)), to="unreduced") if parts and config.check_vma.value else out
 
 

@@ -18,6 +18,7 @@ from lowering.rules import lowers
 
 _I32, _U32 = np.dtype(np.int32), np.dtype(np.uint32)
 _REDUCERS = {"psum": "add", "psum_invariant": "add", "unreduced_psum": "add", "pmax": "maximum", "pmin": "minimum",
+             "unreduced_pmax": "maximum", "unreduced_pmin": "minimum",
              "reduce_scatter": "add", "unreduced_reduce_scatter": "add"}
 
 
@@ -96,7 +97,7 @@ def _reducer(ctx: Any, operation: Any, dtype: Any) -> None:
     inside.op("stablehlo.return", [inside.op(f"stablehlo.{name}", inside.arguments, [scalar]).result], [])
 
 
-@lowers("psum", "psum_invariant", "unreduced_psum", "pmax", "pmin")
+@lowers("psum", "psum_invariant", "unreduced_psum", "unreduced_pmax", "unreduced_pmin", "pmax", "pmin")
 def _all_reduce(ctx: Any, x: Any, *, axes: Any, axis_index_groups: Any = None) -> Any:
     if _alone(ctx):
         return x

@@ -110,6 +110,9 @@ def _stack(ctx: Any, *operands: Any, axis: int) -> Any:
     aval = ctx.avals_in[0]
     shape = (*aval.shape[:axis], 1, *aval.shape[axis:])
     pieces = [ctx.value("stablehlo.reshape", [x], shape, aval.dtype) for x in operands]
+    layout, meshes = ctx.aval_out.layout, ctx.builder.meshes
+    if layout is not None and layout.spec.unreduced and meshes is not None:  # Shardy would forget it
+        pieces = [meshes.pinned(ctx, piece, layout, len(shape)) for piece in pieces]
     return ctx.emit1("stablehlo.concatenate", *pieces, dimension=ctx.i64(axis))
 
 

@@ -44,7 +44,7 @@ def _reshard(ctx: Any, x: Any, *, dst_sharding: Any, concrete_mesh: Any) -> Any:
         return x
     aval = ctx.aval_out
     rank = len(physical(aval)[0])
-    if not dst_sharding.spec.unreduced:
+    if not dst_sharding.spec.unreduced or dst_sharding.spec.unreduced_kind.name != "sum":
         return meshes.pinned(ctx, x, dst_sharding, rank)
 
     def put(value: Any) -> Any:

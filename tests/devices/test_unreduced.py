@@ -20,6 +20,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     from jaxlite.errors import ShardingTypeError
     from jaxlite.sharding import NamedSharding, reshard
     from jaxlite.sharding import PartitionSpec as P
+    from lowering import xla
 
     MESH = jax.make_mesh((2, 4), ("x", "y"))
     jax.set_mesh(MESH)
@@ -236,7 +237,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
                 unreduced)
         refused("all_gather_reduced only accepts inputs that are varying", lambda a: lax.all_gather(a, "x", to="reduced"),
                 P(), P(), same)
-        refused("pvary cannot accept args which are unreduced. Got float32.8.{U:x} and axes={'x'}", lambda a: lax.pmax(a, "x"),
+        refused("unreduced_pmax cannot accept args with unreduced_kind=UnreducedKind.sum", lambda a: lax.pmax(a, "x"),
                 u_spec, P(), unreduced)
         refused("jax.lax.psum can only accept axis_name which corresponds to one of", lambda a: lax.psum(a, ("x", "y")),
                 u_spec, P(), unreduced)
@@ -289,3 +290,55 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         np.testing.assert_array_equal(summed(jax.device_put(other, target)), A)
         with pytest.raises(ValueError, match=r"can be over one mesh only. Got Mesh\('x': 4.* and Mesh\('x': 2"):
             jax.jit(lambda x: reshard(x, target))(other)
+
+    def test_out_shardings_sum():  # XLA refused the program
+        np.testing.assert_allclose(jax.jit(lambda a: a, out_shardings=NamedSharding(MESH, P("x")))(SUM), A @ B, rtol=1e-5)
+
+    @pytest.mark.skipif(xla.VERSION < (0, 12), reason="Shardy knows sums alone")
+    @pytest.mark.parametrize("name", ["max", "min"])
+    def test_extremes_that_are_left_to_be_taken(name):
+        from jaxlite.sharding import UnreducedKind
+
+        kind, take = UnreducedKind[name], getattr(lax, f"reduce_{name}")
+        spec = P("x", unreduced={"y"}, unreduced_kind=kind)
+        assert pickle.loads(pickle.dumps(spec)) == spec != P("x", unreduced={"y"}) and f"unreduced_kind={name}" in repr(spec)
+        left = lambda a: take(a, (1,), out_sharding=spec)
+        made = jax.jit(left)(LEFT)
+        assert short(jax.typeof(made)) == f"f32[8@x]{{U_{name}:y}}" and made.sharding.spec == spec
+        expected = getattr(A, name)(1)
+        for fun, wanted in (
+                (lambda a: a, expected), (lambda a: a.reshape(2, 4).T[:2], expected.reshape(2, 4).T[:2]),
+                (lambda a: jnp.stack([a, a]), np.stack([expected] * 2)), (lambda a: take(a, (0,)), getattr(A, name)()),
+                (jax.shard_map(lambda v: getattr(lax, f"p{name}")(v, "y"), in_specs=spec, out_specs=P("x")), expected)):
+            np.testing.assert_array_equal(jax.jit(lambda a, fun=fun: reshard(fun(left(a)), P()))(LEFT), wanted)
+            np.testing.assert_array_equal(summed(jax.jit(fun)(made)), wanted)
+        text = jax.jit(left).lower(LEFT).as_text()
+        assert f'unreduced={name}{{"y"}}' in text and "all_reduce" not in text
+        assert parse_jaxpr(str(jax.make_jaxpr(left)(LEFT))).out_avals[0].layout.spec == spec
+        several = jax.jit(jax.vmap(lambda a: take(a, (1,), out_sharding=spec), in_axes=2, out_axes=1))(
+            jax.device_put(np.stack([A, 2 * A], 2), P("x", "y", None)))
+        np.testing.assert_array_equal(summed(several), np.stack([expected, 2 * expected], 1))
+        for refused in (lambda a: -left(a), lambda a: jnp.exp(left(a)), lambda a: left(a) + left(a), lambda a: left(a)[None],
+                        lambda a: lax.reduce_sum(left(a), (0,)), lambda a: reshard(left(a), P("x", unreduced={"y"})),
+                        lambda a: reshard(a, P(None, None, unreduced={"y"}, unreduced_kind=kind)),
+                        jax.grad(lambda a: reshard(left(a), P()).sum()),
+                        lambda a: jax.shard_map(lambda v: lax.psum(v, "y"), in_specs=spec, out_specs=P("x"))(left(a)),
+                        lambda a: jax.shard_map(lambda v: v.sum(1), in_specs=P("x", "y"), out_specs=spec)(a)):
+            with pytest.raises(ValueError, match="nreduced"):
+                jax.make_jaxpr(refused)(LEFT)
+        for wrong in (P("x", unreduced={"y"}), P(None, unreduced={"x"}, unreduced_kind=kind)):
+            with pytest.raises(ShardingTypeError):
+                take(LEFT, (1,), out_sharding=wrong)
+
+    def test_kinds_of_parts():
+        from jaxlite.core.aval import ManualAxisType, UnreducedKind
+
+        for make in (lambda **given: P("x", **given), ManualAxisType):
+            assert make(unreduced={"y"}).unreduced_kind is UnreducedKind.sum and make().unreduced_kind is None
+            with pytest.raises(ValueError, match="should be `None`"):
+                make(unreduced_kind=UnreducedKind.max)
+            with pytest.raises(TypeError, match="UnreducedKind"):
+                make(unreduced={"y"}, unreduced_kind="max")
+        with pytest.raises(TypeError, match="differs"):
+            P("x", unreduced={"y"}) + P(None, unreduced={"z"}, unreduced_kind=UnreducedKind.min)
+        assert P("x").update((None, "y"), {"x"}) == P(None, "y", unreduced={"x"})

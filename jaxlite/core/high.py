@@ -217,7 +217,7 @@ def raised(aval: Any, arrays: Iterator[Any]) -> Any:
     return aval.raise_val(*islice(arrays, len(aval.lo_ty())))
 
 
-def register_hitype(value_class: type, type_of: Callable[[Any], Any]) -> None:
+def register_hitype(val_cls: type, typeof_fn: Callable[[Any], Any]) -> None:
     """Say that values of a class are values: what their type is.
 
     >>> import jaxlite
@@ -236,7 +236,7 @@ def register_hitype(value_class: type, type_of: Callable[[Any], Any]) -> None:
     >>> jaxlite.jit(lambda pair: pair)(Pair(1.0, 2.0)).y
     Array(2., dtype=float32, weak_type=True)
     """
-    AVAL_OF[value_class] = type_of
+    AVAL_OF[val_cls] = typeof_fn
 
 
 # --- states ------------------------------------------------------------------------------------------

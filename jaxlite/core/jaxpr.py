@@ -365,9 +365,9 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, before: Callable
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def jaxpr_as_fun(closed: ClosedJaxpr) -> Any:
+def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr) -> Any:
     """A Python function of flat arguments that runs the program."""
-    return lambda *args: eval_jaxpr(closed.jaxpr, closed.consts, *args)
+    return lambda *args: eval_jaxpr(closed_jaxpr.jaxpr, closed_jaxpr.consts, *args)
 
 
 def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr, checked: set[Jaxpr] | None = None) -> None:

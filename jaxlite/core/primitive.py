@@ -149,16 +149,18 @@ class Primitive:
     def _no_abstract_eval(self, *avals: Any, **params: Any) -> Any:
         raise NotImplementedError(f"Abstract evaluation for '{self.name}' not implemented")
 
-    def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Set the typing rule: `rule(*avals, **params)` gives the output aval (or avals)."""
+    def def_abstract_eval(self, abstract_eval: Callable[..., Any]) -> Callable[..., Any]:
+        """Set the typing rule: `abstract_eval(*avals, **params)` gives the output aval (or avals)."""
+        rule = abstract_eval
         if self.is_own:
             self._abstract = lambda *avals, **params: (rule(*avals, **params), no_effects)
         else:
             self._abstract = lambda *avals, **params: (self._checked_types(rule, rule(*avals, **params)), no_effects)
         return rule
 
-    def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_effectful_abstract_eval(self, effectful_abstract_eval: Callable[..., Any]) -> Callable[..., Any]:
         """Set a typing rule that gives `(aval or avals, effects)`."""
+        rule = effectful_abstract_eval
         self._abstract = rule if self.is_own else lambda *avals, **params: self._checked_effects(rule, rule(*avals, **params))
         return rule
 

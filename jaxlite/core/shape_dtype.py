@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ManualAxisType, ShapedArray, space_of_kind
+from jaxlite.core.aval import AbstractRef, ManualAxisType, ShapedArray, space_of_kind
+from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import as_size
 from jaxlite.core.values import aval_of, is_array_like
 from lowering import xla
+
+_state = loader("jaxlite.state")
 
 
 class ShapeDtypeStruct:
@@ -26,6 +29,7 @@ class ShapeDtypeStruct:
       weak_type: whether the dtype yields in promotion, as that of a Python scalar does.
       manual_axis_type: for results of Pallas kernels in `shard_map`: along which mesh axes they vary; by default, along which
         the operands do.
+      is_ref: whether it is the type of a `Ref`, whose value is such an array.
     Raises: ValueError without a dtype, TypeError for a dtype that does not exist.
 
     >>> import jaxlite
@@ -33,16 +37,17 @@ class ShapeDtypeStruct:
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type", "_layout")
+    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type", "is_ref", "_layout")
     shape: tuple[int, ...]
     dtype: Any
     sharding: Any
     weak_type: bool
     manual_axis_type: ManualAxisType | None
+    is_ref: bool
     _layout: Any
 
     def __init__(self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False,
-                 manual_axis_type: ManualAxisType | None = None):
+                 manual_axis_type: ManualAxisType | None = None, is_ref: bool = False):
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
@@ -52,7 +57,8 @@ class ShapeDtypeStruct:
         if manual_axis_type is not None and type(manual_axis_type) is not ManualAxisType:
             raise TypeError("`manual_axis_type` argument passed to ShapeDtypeStruct should be of type "
                             f"`jax.sharding.ManualAxisType`. Got type {type(manual_axis_type)}")
-        for name, value in zip(ShapeDtypeStruct.__slots__, (shape, dtype, sharding, bool(weak_type), manual_axis_type, layout)):
+        for name, value in zip(ShapeDtypeStruct.__slots__, (
+                shape, dtype, sharding, bool(weak_type), manual_axis_type, bool(is_ref), layout)):
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -110,10 +116,11 @@ class ShapeDtypeStruct:
         sharding += "" if self._layout is None else f", format={self._layout}"
         weak = ", weak_type=True" if self.weak_type else ""
         manual = "" if self.manual_axis_type is None else f", manual_axis_type={self.manual_axis_type}"
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak}{manual})"
+        ref = ", is_ref=True" if self.is_ref else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak}{manual}{ref})"
 
     def _fields(self) -> tuple[Any, ...]:
-        return self.shape, self.dtype, self._place(), self.weak_type, self.manual_axis_type
+        return self.shape, self.dtype, self._place(), self.weak_type, self.manual_axis_type, self.is_ref
 
     def _place(self) -> Any:
         return self.sharding if self._layout is None else self.format
@@ -135,8 +142,9 @@ resolve_place: Callable[[Any, tuple[int, ...]], tuple[Any, Any]] = _as_given
 make_format: Callable[[Any, Any], Any] = lambda layout, sharding: (layout, sharding)
 
 
-def _unpickled(shape: Any, dtype: Any, sharding: Any, weak_type: bool, manual: Any = None) -> ShapeDtypeStruct:
-    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type, manual_axis_type=manual)
+def _unpickled(shape: Any, dtype: Any, sharding: Any, weak_type: bool, manual: Any = None,
+               is_ref: bool = False) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type, manual_axis_type=manual, is_ref=is_ref)
 
 
 def abstract(value: Any) -> Any:
@@ -150,12 +158,16 @@ def abstract(value: Any) -> Any:
     if any(isinstance(size, int) and size < 0 for size in shape):
         raise TypeError(f"shape {shape} has a negative size")
     sharding = getattr(value, "sharding", None)
-    return ShapedArray(shape, dtype, bool(getattr(value, "weak_type", False)),
+    aval = ShapedArray(shape, dtype, bool(getattr(value, "weak_type", False)),
                        sharding=sharding if type(sharding) is xla.NamedSharding else None,
                        memory_space=space_of_kind(getattr(sharding, "memory_kind", None)))
+    if not getattr(value, "is_ref", False):
+        return aval
+    _state()  # its operations
+    return AbstractRef(aval)
 
 
-def typeof(x: Any, /) -> Any:
+def typeof(x: Any) -> Any:
     """The type of an array, tracer, scalar or `ShapeDtypeStruct`: its shape, dtype and weak type.
 
     >>> import jaxlite, numpy as np

@@ -26,19 +26,17 @@ Term = tuple[tuple[Factor, int], ...]  # factors with their powers, sorted
 
 
 class SymbolicScope:
-    """The scope of symbolic variables: one per program. `constraints` are strings such as "a >= b", "a +
-    b == 10".
-    """
+    """The scope of symbolic variables: one per program. `constraints_str` are strings such as "a >= b", "a + b == 10"."""
 
-    def __init__(self, constraints: Sequence[str] = ()):
-        if isinstance(constraints, str):
-            raise ValueError(f"The symbolic constraints should be a sequence of strings. Got {constraints!r}")
+    def __init__(self, constraints_str: Sequence[str] = ()):
+        if isinstance(constraints_str, str):
+            raise ValueError(f"The symbolic constraints should be a sequence of strings. Got {constraints_str!r}")
         self.texts: list[str] = []
         self.at_least_zero: list[tuple[Dim, str]] = []
         self.equal: dict[Term, Any] = {}  # a term and the dimension that it is equal to
         self.equations: list[tuple[Dim, str]] = []
         self._bounds: dict[Any, tuple[float, float]] = {}
-        for text in constraints:
+        for text in constraints_str:
             self._constrain(text)
 
     def _constrain(self, text: str) -> None:

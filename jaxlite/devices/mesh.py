@@ -376,22 +376,24 @@ def _restore_abstract(sizes: Any, names: Any, types: Any, device: Any) -> Abstra
 
 
 @boundary
-def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *,
-              devices: Sequence[Any] | None = None) -> Mesh:
+def make_mesh(axis_sizes: Sequence[int] = (), axis_names: Sequence[Any] = (), axis_types: Any = None, *,
+              devices: Sequence[Any] | None = None, axis_shapes: Sequence[int] | None = None) -> Mesh:
     """A mesh of the first available devices.
 
     Args:
-      axis_shapes: the size of each axis.
+      axis_sizes: the size of each axis.
       axis_names: a name for each axis.
       axis_types: an `AxisType` for each axis; by default all are `Explicit`.
       devices: which devices; by default those of the default platform.
+      axis_shapes: the name of `axis_sizes` in JAX before 0.12.
     Raises: ValueError if there are too few devices.
 
     >>> import jaxlite as jax
     >>> print(jax.make_mesh((1, 1), ("data", "model")))
     Mesh('data': 1, 'model': 1, axis_types=(Explicit, Explicit))
     """
-    shape = (axis_shapes,) if isinstance(axis_shapes, int) else tuple(int(size) for size in axis_shapes)
+    axis_sizes = axis_sizes if axis_shapes is None else axis_shapes
+    shape = (axis_sizes,) if isinstance(axis_sizes, int) else tuple(int(size) for size in axis_sizes)
     names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
     available = list(platforms.client().devices() if devices is None else devices)
     wanted = math.prod(shape)

@@ -438,8 +438,8 @@ def named_sharding(spec: Any, complaint: str, error: type[Exception] = RuntimeEr
     return spec
 
 
-def _shard_shape(sharding: Any, shape: Any) -> Ints:
-    shape = tuple([int(size) if isinstance(size, np.integer) else size for size in shape])  # a key, equal to one of ints
+def _shard_shape(sharding: Any, global_shape: Any) -> Ints:
+    shape = tuple([int(size) if isinstance(size, np.integer) else size for size in global_shape])  # a key, equal to one of ints
     return shape if type(sharding) is SingleDeviceSharding else _part_shape(sharding, shape)
 
 
@@ -449,8 +449,8 @@ def _part_shape(sharding: Any, shape: Ints) -> Ints:
     return tuple(size // parts for size, parts in zip(shape, tiling(sharding, len(shape)), strict=True))
 
 
-def _indices_map(sharding: Any, shape: Any) -> dict[Any, tuple[slice, ...]]:
-    return dict(zip(devices_of(sharding), slices(sharding, tuple(shape)), strict=True))
+def _indices_map(sharding: Any, global_shape: Any) -> dict[Any, tuple[slice, ...]]:
+    return dict(zip(devices_of(sharding), slices(sharding, tuple(global_shape)), strict=True))
 
 
 def is_local(device: Any) -> bool:
@@ -458,8 +458,8 @@ def is_local(device: Any) -> bool:
     return device.process_index == device.client.process_index()
 
 
-def _addressable_indices_map(sharding: Any, shape: Any) -> dict[Any, tuple[slice, ...]]:
-    return {device: index for device, index in _indices_map(sharding, shape).items() if is_local(device)}
+def _addressable_indices_map(sharding: Any, global_shape: Any) -> dict[Any, tuple[slice, ...]]:
+    return {device: index for device, index in _indices_map(sharding, global_shape).items() if is_local(device)}
 
 
 def _update(sharding: Any, **kwargs: Any) -> Any:
@@ -497,8 +497,8 @@ def _install() -> None:
         each.shard_shape = _shard_shape
         each.devices_indices_map = _indices_map
         each.addressable_devices_indices_map = _addressable_indices_map
-        each.is_equivalent_to = is_equivalent
-        each.check_compatible_aval = check_rank
+        each.is_equivalent_to = lambda self, other, ndim: is_equivalent(self, other, ndim)
+        each.check_compatible_aval = lambda self, aval_shape: check_rank(self, aval_shape)
         each.has_addressable_devices = property(lambda self: any(map(is_local, devices_of(self))),
                                                 doc="Whether this process owns one of the devices.")
         each.__copy__ = lambda self: self

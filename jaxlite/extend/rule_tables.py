@@ -236,28 +236,28 @@ def defjvp2(primitive: Primitive, *rules: Callable | None) -> None:
     primitive_jvps[primitive] = primitive.jvp
 
 
-def defbilinear(primitive: Primitive, lhs_rule: Callable, rhs_rule: Callable) -> None:
+def defbilinear(prim: Primitive, lhs_rule: Callable, rhs_rule: Callable) -> None:
     """Set the rules of a product; `lhs_rule(cotangent, x, y, **params)` gives the cotangent of x, `rhs_rule` that of y."""
 
     def transpose(cotangent: Any, x: Any, y: Any, **params: Any) -> list[Any]:
         if is_linear(x) == is_linear(y):
-            raise ValueError(f"{primitive} is linear in one operand at a time")
+            raise ValueError(f"{prim} is linear in one operand at a time")
         if is_linear(x):
             return [lhs_rule(cotangent, x, y, **params), None]
         return [None, rhs_rule(cotangent, x, y, **params)]
 
-    defjvp(primitive, lambda dx, x, y, **params: primitive.bind(dx, y, **params),
-           lambda dy, x, y, **params: primitive.bind(x, dy, **params))
-    primitive_transposes[primitive] = transpose
+    defjvp(prim, lambda dx, x, y, **params: prim.bind(dx, y, **params),
+           lambda dy, x, y, **params: prim.bind(x, dy, **params))
+    primitive_transposes[prim] = transpose
 
 
-def get_primitive_transpose(primitive: Primitive) -> Callable:
+def get_primitive_transpose(p: Primitive) -> Callable:
     """A primitive's transpose rule. Raises: NotImplementedError if it has none."""
     try:
-        return primitive_transposes[primitive]
+        return primitive_transposes[p]
     except KeyError:
         raise NotImplementedError(
-            f"Transpose rule (for reverse-mode differentiation) for '{primitive}' not implemented") from None
+            f"Transpose rule (for reverse-mode differentiation) for '{p}' not implemented") from None
 
 
 def add_tangents(x: Any, y: Any) -> Any:
@@ -339,46 +339,46 @@ fancy_primitive_batchers = RuleTable("batching", "batching", _call_fancy, _as_it
 axis_primitive_batchers = RuleTable("batching", "batching", _call_with_axis_parts, _with_axis_parts, mark="batches_always")
 
 
-def bdim_at_front(x: Any, bdim: int | None, size: int) -> Any:
+def bdim_at_front(x: Any, bdim: int | None, size: int, mesh_axis: Any = None) -> Any:
     """A batch with its axis in front; an unbatched value is repeated."""
     return broadcast(x, size, 0) if bdim is None else move(x, bdim, 0)
 
 
-def broadcast(x: Any, size: int, axis: int, *_: Any) -> Any:
+def broadcast(x: Any, sz: int, axis: int, mesh_axis: Any = None) -> Any:
     """A value repeated along a new axis."""
-    return bring(x, None, size, axis)
+    return bring(x, None, sz, axis)
 
 
-def defvectorized(primitive: Primitive) -> None:
+def defvectorized(prim: Primitive) -> None:
     """Say that a primitive does to batches what it does to examples, wherever their axis is, as long as it is the same."""
 
     def batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-        assert len(set(dims)) == 1, f"{primitive} takes batches whose axes are at one place"
-        return primitive.bind(*args, **params), dims[0]
+        assert len(set(dims)) == 1, f"{prim} takes batches whose axes are at one place"
+        return prim.bind(*args, **params), dims[0]
 
-    primitive_batchers[primitive] = batch
+    primitive_batchers[prim] = batch
 
 
-def defbroadcasting(primitive: Primitive) -> None:
+def defbroadcasting(prim: Primitive) -> None:
     """Say that a primitive is elementwise: the batched axes are aligned, and it is applied to the batches."""
 
     def batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
         size = _batch_size(args, dims)
         fronted = [arg if dim is None and not aval_of(arg).shape else bdim_at_front(arg, dim, size)
                    for arg, dim in zip(args, dims, strict=True)]
-        out = primitive.bind(*fronted, **params)
-        return out, [0] * len(out) if primitive.multiple_results else 0
+        out = prim.bind(*fronted, **params)
+        return out, [0] * len(out) if prim.multiple_results else 0
 
-    primitive_batchers[primitive] = batch
+    primitive_batchers[prim] = batch
 
 
-def defreducer(primitive: Primitive, ident: Any = None) -> None:
+def defreducer(prim: Primitive, ident: Any = None) -> None:
     """Say that a primitive of one operand reduces `axes`: the batched axis is left out of them."""
 
     def batch(args: Sequence[Any], dims: Sequence[int | None], *, axes: Sequence[int], **params: Any) -> Any:
         (operand,), (dim,) = args, dims
         assert dim is not None
         moved = tuple(axis + (axis >= dim) for axis in axes)
-        return primitive.bind(operand, axes=moved, **params), dim - sum(axis < dim for axis in moved)
+        return prim.bind(operand, axes=moved, **params), dim - sum(axis < dim for axis in moved)
 
-    primitive_batchers[primitive] = batch
+    primitive_batchers[prim] = batch

@@ -358,7 +358,7 @@ def _flat(x):
 
 @api
 def take_along_axis(arr, indices, axis: int | None = -1, mode: str | GatherScatterMode | None = None, fill_value: Any = None,
-                    *, wrap_negative_indices: bool | None = None):
+                    *, wrap_negative_indices: bool = True):
     """Elements picked along an axis, by one index array for all lines: what `argsort` gives is what this takes.
 
     Args:
@@ -367,7 +367,7 @@ def take_along_axis(arr, indices, axis: int | None = -1, mode: str | GatherScatt
       mode: out of bounds 'fill' (the default) reads `fill_value`, 'clip' the nearest element. 'one_hot' picks by a
         product with zeros and ones, which some devices do faster than a gather; out of bounds it gives 0.
       fill_value: scalar; by default NaN, the least signed integer, the greatest unsigned integer, True.
-      wrap_negative_indices: whether negative positions count from the end (the default).
+      wrap_negative_indices: whether negative positions count from the end.
 
     >>> import jaxlite.numpy as jnp
     >>> x = jnp.array([[3, 1, 2], [7, 9, 8]])
@@ -392,7 +392,7 @@ def take_along_axis(arr, indices, axis: int | None = -1, mode: str | GatherScatt
     if 0 in shape:
         return filled(arr.aval.update(shape=shape), 0)
     check_nonempty(arr.shape[axis], axis)
-    positions = as_positions(indices, arr.shape[axis], wrap_negative_indices is not False,
+    positions = as_positions(indices, arr.shape[axis], wrap_negative_indices,
                              index_dtype([indices], arr.shape))
     # Each other axis is shared by both (a batching axis), or whole in each pick (offset), or of size 1 in arr.
     shared = [k for k in others if picks[k] == arr.shape[k]]

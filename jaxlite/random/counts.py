@@ -17,7 +17,7 @@ from jaxlite.core import dtypes
 from jaxlite.numpy.api import promote_dtypes_inexact
 from jaxlite.random.keys import sampler
 from jaxlite.random.prng import random_clone_p, split_keys
-from jaxlite.random.uniforms import _uniform, float_dtype, full_shape, int_dtype, split_key
+from jaxlite.random.uniforms import _uniform, check_method, float_dtype, full_shape, int_dtype, split_key
 from lowering.xla import VERSION
 
 _i32 = np.dtype(np.int32)
@@ -89,8 +89,8 @@ def _poisson_by_rejection(key, rate, dtype, limit):
     return lax.convert_element_type(lax.while_loop(test, step, start)[1], dtype)
 
 
-@sampler("shape", "dtype")
-def poisson(key, lam, shape=None, dtype=None, *, out_sharding=None):
+@sampler("shape", "dtype", "method")
+def poisson(key, lam, shape=None, dtype=None, *, method: str = "exact", out_sharding=None):
     """Poisson numbers with mean `lam`.
 
     Args:
@@ -98,8 +98,10 @@ def poisson(key, lam, shape=None, dtype=None, *, out_sharding=None):
       lam: the mean.
       shape: the shape of the result; that of `lam` if None.
       dtype: an integer dtype; the default int if None.
+      method: 'exact', or 'approximate' where a bias would do; the numbers are exact here with either.
     Raises: NotImplementedError for keys of other generators.
     """
+    check_method("poisson", method)
     if key.dtype.impl.name != "threefry2x32":
         raise NotImplementedError(f"`poisson` is only implemented for the threefry2x32 RNG, not {key.dtype.impl.name}")
     dtype = int_dtype("poisson", dtype)

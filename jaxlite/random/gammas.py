@@ -20,6 +20,7 @@ from jaxlite.random.uniforms import (
     _normal,
     _rademacher,
     _uniform,
+    check_method,
     float_dtype,
     full_shape,
     split_key,
@@ -153,8 +154,8 @@ def _gamma(key, alpha, shape: Sequence[int], dtype, log_space: bool = False):
     return random_gamma_p.bind(key, alpha, log_space=log_space)
 
 
-@sampler("shape", "dtype")
-def gamma(key, a, shape=None, dtype=None, *, out_sharding=None):
+@sampler("shape", "dtype", "method")
+def gamma(key, a, shape=None, dtype=None, *, method: str = "exact", out_sharding=None):
     """Gamma numbers: density x**(a - 1) exp(-x) / Gamma(a) for x >= 0.
 
     Args:
@@ -162,21 +163,25 @@ def gamma(key, a, shape=None, dtype=None, *, out_sharding=None):
       a: the shape parameter, positive. The result is differentiable in it.
       shape: the shape of the result; that of `a` if None.
       dtype: a floating-point dtype; the default float if None.
+      method: 'exact', or 'approximate' where a bias would do; the numbers are exact here with either.
     """
+    check_method("gamma", method)
     dtype = float_dtype("gamma", dtype)
     return _gamma(key, a, full_shape(shape, a), dtype)
 
 
-@sampler("shape", "dtype")
-def loggamma(key, a, shape=None, dtype=None, *, out_sharding=None):
+@sampler("shape", "dtype", "method")
+def loggamma(key, a, shape=None, dtype=None, *, method: str = "exact", out_sharding=None):
     """Logarithms of gamma numbers, exact where these would be too small to represent."""
+    check_method("loggamma", method)
     dtype = float_dtype("loggamma", dtype)
     return _gamma(key, a, full_shape(shape, a), dtype, True)
 
 
-@sampler("shape", "dtype")
-def beta(key, a, b, shape=None, dtype=None, *, out_sharding=None):
+@sampler("shape", "dtype", "method")
+def beta(key, a, b, shape=None, dtype=None, *, method: str = "exact", out_sharding=None):
     """Beta numbers: density proportional to x**(a - 1) (1 - x)**(b - 1) on [0, 1]."""
+    check_method("beta", method)
     dtype = float_dtype("beta", dtype)
     shape = full_shape(shape, a, b)
     logs = [_gamma(each, alpha, shape, dtype, True) for each, alpha in zip(split_key(key), (a, b), strict=True)]
@@ -210,9 +215,10 @@ def _chisquare(key, df, shape: Sequence[int], dtype):
     return lax.exp(_gamma(key, lax.div(df, two), shape, dtype, True)) * two
 
 
-@sampler("shape", "dtype")
-def chisquare(key, df, shape=None, dtype=None, *, out_sharding=None):
+@sampler("shape", "dtype", "method")
+def chisquare(key, df, shape=None, dtype=None, *, method: str = "exact", out_sharding=None):
     """Chi-square numbers with `df` degrees of freedom."""
+    check_method("chisquare", method)
     dtype = float_dtype("chisquare", dtype)
     return _chisquare(key, lax.convert_element_type(df, dtype), full_shape(shape, df), dtype)
 

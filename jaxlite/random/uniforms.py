@@ -23,6 +23,12 @@ _ONE = np.float32(1.0)
 # --- checks ------------------------------------------------------------------------------------------
 
 
+def check_method(name: str, method: Any) -> None:
+    """Raises ValueError for an argument `method` that JAX does not have."""
+    if method not in ("exact", "approximate"):
+        raise ValueError(f"method argument to `{name}` must be one of {{'exact', 'approximate'}}, got {method!r}")
+
+
 def float_dtype(name: str, dtype, accepted: str = "f"):
     """The dtype that a sampler was requested; the default float if None. Raises: ValueError for other kinds."""
     found = dtypes.check_user_dtype_supported(float if dtype is None else dtype, name)

@@ -22,10 +22,11 @@ from jaxlite.state.primitives import addupdate_p, freeze_p, get_p, new_ref_p, sw
 
 
 @boundary
-def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any:
+def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None, pin: bool = False) -> Any:
     """A mutable array with an initial value.
 
-    Args: `init_val` an array or a scalar; the Ref has its shape and dtype. It is left alone by writes.
+    Args: `init_val` an array or a scalar; the Ref has its shape and dtype. It is left alone by writes. `pin` asks for a buffer
+    that stays in its place while a program runs; it changes no value, and here nothing else.
     Returns: a `Ref`: `ref[index]` reads, `ref[index] = value` writes, in traced functions too.
 
     >>> import jaxlite, jaxlite.numpy as jnp
@@ -47,9 +48,9 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any
     return new_ref_p.bind(init_val, memory_space=memory_space, kind=kind)
 
 
-def empty_ref(ty: Any, memory_space: Any = None) -> Any:
+def empty_ref(ty: Any, memory_space: Any = None, pin: bool = False) -> Any:
     """A mutable array with the type of an object with `shape` and `dtype`; its initial contents are undefined."""
-    return new_ref(empty(ty.shape, ty.dtype), memory_space=memory_space)
+    return new_ref(empty(ty.shape, ty.dtype), memory_space=memory_space, pin=pin)
 
 
 @boundary
@@ -150,24 +151,24 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
 # --- methods, in which the value comes first -------------------------------------------------------------------
 
 
-def _get(self: Any, idx: Any = None) -> Any:
+def _get(self: Any, idx: Any = ()) -> Any:
     """What the part holds: `ref[idx]`, all of it without an index."""
     return get(self, idx)
 
 
-def _set(self: Any, value: Any, idx: Any = None) -> None:
+def _set(self: Any, value: Any, idx: Any = ()) -> None:
     """Write a value: `ref[idx] = value`."""
     set(self, idx, value)
 
 
-def _swap(self: Any, value: Any, idx: Any = None) -> Any:
+def _swap(self: Any, value: Any, idx: Any = ()) -> Any:
     """Write a value, and give what was there."""
     return swap(self, idx, value)
 
 
-def _addupdate(self: Any, value: Any, idx: Any = None) -> None:
+def _addupdate(self: Any, x: Any, idx: Any = ()) -> None:
     """Add a value: positions that occur several times count several times."""
-    addupdate(self, idx, value)
+    addupdate(self, idx, x)
 
 
 _METHODS: dict[str, Any] = {"get": _get, "set": _set, "swap": _swap, "addupdate": _addupdate}

@@ -45,8 +45,8 @@ def _no_value(operand: Linear) -> Any:
 AVAL_OF[Linear] = _no_value
 
 
-def is_linear(operand: Any) -> bool:
-    return type(operand) is Linear
+def is_linear(x: Any) -> bool:
+    return type(x) is Linear
 
 
 def transpose_rule(primitive: Any) -> Callable[..., Any]:

@@ -1,6 +1,9 @@
 """The public names beside the numpy API: where they are, and small functions that have no other test."""
 
 import importlib
+import inspect
+import pkgutil
+import re
 import sys
 import types
 
@@ -175,3 +178,51 @@ def test_device_put_refuses_what_is_no_device():
             jax.device_put(jnp.ones(2), wrong)
     both = jax.device_put({"a": 1, "b": 2}, {"a": jax.devices()[0], "b": None})
     assert both["a"].committed and not both["b"].committed
+
+
+# Functions and methods with parameters of JAX's, by name and in this order.
+SIGNATURES = """
+jaxlite.make_mesh(axis_sizes, axis_names, axis_types, devices)     jaxlite.typeof(x)     jaxlite.new_ref(init_val, pin)
+jaxlite.empty_ref(ty, memory_space, pin)    jaxlite.ShapeDtypeStruct(shape, dtype, is_ref)    jaxlite.ref.Ref.addupdate(x, idx)
+jaxlite.NamedSharding.shard_shape(global_shape)     jaxlite.NamedSharding.devices_indices_map(global_shape)
+jaxlite.NamedSharding.is_equivalent_to(other, ndim)     jaxlite.NamedSharding.check_compatible_aval(aval_shape)
+jaxlite.P.update(partitions, unreduced, reduced)    jaxlite.random.gamma(key, a, shape, dtype, method)
+jaxlite.random.poisson(key, lam, shape, dtype, method)      jaxlite.scipy.stats.gaussian_kde.pdf(x)
+jaxlite.export.SymbolicScope(constraints_str)       jaxlite.extend.core.jaxpr_as_fun(closed_jaxpr)
+jaxlite.extend.core.Primitive.def_abstract_eval(abstract_eval)
+jaxlite.extend.core.Primitive.def_effectful_abstract_eval(effectful_abstract_eval)
+jaxlite.experimental.hijax.register_hitype(val_cls, typeof_fn)      jaxlite.experimental.hijax.is_undefined_primal(x)
+jaxlite.experimental.pjit.pjit(fun, in_shardings, out_shardings, static_argnums, static_argnames, donate_argnums)
+jaxlite.experimental.sparse.bcoo_conv_general_dilated(lhs, rhs, out_sharding)
+jaxlite.interpreters.ad.defbilinear(prim, lhs_rule, rhs_rule)       jaxlite.interpreters.batching.defvectorized(prim)
+jaxlite.interpreters.batching.broadcast(x, sz, axis, mesh_axis)     jaxlite.interpreters.batching.defreducer(prim, ident)
+jaxlite.interpreters.batching.bdim_at_front(x, bdim, size, mesh_axis)
+"""
+
+
+@pytest.mark.parametrize("text", re.findall(r"\S+\([^)]*\)", SIGNATURES))
+def test_parameters_have_jax_names(text):
+    path, _, names = text.removesuffix(")").partition("(")
+    value = pkgutil.resolve_name(path)
+    given = list(inspect.signature(value).parameters)
+    assert [name for name in given if name in names.split(", ")] == names.split(", ")
+
+
+def test_a_description_of_a_ref():
+    described = jax.ShapeDtypeStruct((3,), np.float32, is_ref=True)
+    assert "is_ref=True" in repr(described) and described != described.update(is_ref=False)
+
+    def write(ref):
+        ref[0] = 1.0
+        return ref[...] * 2
+
+    assert jax.eval_shape(write, described) == jax.ShapeDtypeStruct((3,), np.float32)
+    assert "Ref{f32[3]}" in str(jax.jit(write).trace(described).jaxpr)
+
+
+def test_methods_of_samplers():
+    key = jax.random.key(0)
+    assert jax.random.gamma(key, 2.0, method="approximate") == jax.random.gamma(key, 2.0)
+    for sampler in (jax.random.beta, jax.random.poisson):
+        with pytest.raises(ValueError, match="must be one of"):
+            sampler(key, *[2.0] * (1 + (sampler is jax.random.beta)), method="best")

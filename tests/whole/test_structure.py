@@ -124,7 +124,8 @@ def test_imports_point_one_way():
 LOADED_FROM_ABOVE = {
     ("jaxlite.core", "jaxlite.extend.core"), ("jaxlite.core.primitive", "jaxlite.lax.explicit"),
     ("jaxlite.core.primitive", "jaxlite.lax.no_collectives"),
-    ("jaxlite.core.array", "jaxlite.devices.sharding"), ("jaxlite.core.type_parser", "jaxlite.devices.mesh"),
+    ("jaxlite.core.shape_dtype", "jaxlite.state"), ("jaxlite.core.array", "jaxlite.devices.sharding"),
+    ("jaxlite.core.type_parser", "jaxlite.devices.mesh"),
     ("jaxlite.core.type_parser", "jaxlite.devices.texts"),
     ("jaxlite.devices.placement", "jaxlite.lax.sharding"), ("jaxlite.devices.placement", "jaxlite.lax.device_put"),
     ("jaxlite.compilation.finite", "jaxlite.transforms.shard_checks"), ("jaxlite.lax.shard_map", "jaxlite.state.rules"),

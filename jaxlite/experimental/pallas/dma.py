@@ -112,14 +112,15 @@ def _device(device_id: Any, kind: DeviceIdType) -> Any:
 
 @boundary
 def semaphore_signal(sem_or_view: Any, inc: Any = 1, *, device_id: Any = None,
-                     device_id_type: DeviceIdType = DeviceIdType.MESH, core_index: Any = None) -> None:
+                     device_id_type: DeviceIdType | None = None, core_index: Any = None) -> None:
     """Add to a semaphore.
 
     Args: `sem_or_view` a Ref of a semaphore or `ref.at[i]`; `inc` an int32 scalar; `device_id` of the device whose semaphore is
-    meant, `device_id_type` how it is named; `core_index` of one of several cores.
+    meant, `device_id_type` how it is named, by default `MESH`; `core_index` of one of several cores.
     """
     ref, transforms = parts(sem_or_view)
-    leaves, tree = tree_flatten((transforms, convert(inc, _i32, False), _device(device_id, device_id_type), core_index))
+    device = _device(device_id, device_id_type or DeviceIdType.MESH)
+    leaves, tree = tree_flatten((transforms, convert(inc, _i32, False), device, core_index))
     semaphore_signal_p.bind(ref, *leaves, args_tree=tree)
 
 

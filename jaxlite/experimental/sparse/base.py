@@ -118,6 +118,6 @@ def is_dense(value) -> bool:
     return isinstance(value, (Array, np.ndarray, np.generic, bool, int, float, complex))
 
 
-def is_sparse(value) -> bool:
+def is_sparse(x) -> bool:
     """Whether a value is a sparse array."""
-    return isinstance(value, JAXSparse)
+    return isinstance(x, JAXSparse)

@@ -109,10 +109,10 @@ class BCOO(JAXSparse):
         return (self.data, self.indices), (self.shape, self.indices_sorted, self.unique_indices)
 
     @classmethod
-    def tree_unflatten(cls, aux, children) -> BCOO:
+    def tree_unflatten(cls, aux_data, children) -> BCOO:
         new = object.__new__(cls)
         new.data, new.indices = children
-        shape, new.indices_sorted, new.unique_indices = aux
+        shape, new.indices_sorted, new.unique_indices = aux_data
         if all(hasattr(child, "shape") for child in children) and len(new.indices.shape) >= 2:
             extra = len(new.data.shape) - 1 + new.indices.shape[-1] - len(shape)
             shape = shape[-extra:] if extra < 0 else (*new.data.shape[:extra], *shape)
@@ -983,8 +983,10 @@ def bcoo_gather(operand: BCOO, start_indices, dimension_numbers, slice_sizes: Se
 
 def bcoo_conv_general_dilated(lhs: BCOO, rhs, *, window_strides, padding, lhs_dilation=None, rhs_dilation=None,
                               dimension_numbers=None, feature_group_count: int = 1, batch_group_count: int = 1,
-                              precision=None, preferred_element_type=None) -> BCOO:
-    """A convolution of a sparse array."""
+                              precision=None, preferred_element_type=None, out_sharding=None) -> BCOO:
+    """A convolution of a sparse array. Raises: NotImplementedError for an `out_sharding`."""
+    if out_sharding is not None:
+        raise NotImplementedError("bcoo_conv_general_dilated: out_sharding is not supported")
     kernel = rhs.todense() if isinstance(rhs, JAXSparse) else rhs
     dense = lax.conv_general_dilated(
         bcoo_todense(lhs), kernel, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,

@@ -109,10 +109,10 @@ class COO(_Converted):
         return (self.data, self.row, self.col), (self.shape, self._rows_sorted, self._cols_sorted)
 
     @classmethod
-    def tree_unflatten(cls, aux, children) -> COO:
+    def tree_unflatten(cls, aux_data, children) -> COO:
         new = object.__new__(cls)
         new.data, new.row, new.col = children
-        new.shape, new._rows_sorted, new._cols_sorted = aux
+        new.shape, new._rows_sorted, new._cols_sorted = aux_data
         return new
 
 
@@ -162,10 +162,10 @@ class CSR(_Converted):
         return (self.data, self.indices, self.indptr), (self.shape,)
 
     @classmethod
-    def tree_unflatten(cls, aux, children):
+    def tree_unflatten(cls, aux_data, children):
         new = object.__new__(cls)
         new.data, new.indices, new.indptr = children
-        (new.shape,) = aux
+        (new.shape,) = aux_data
         return new
 
 
@@ -283,10 +283,10 @@ class BCSR(_Converted):
         return (self.data, self.indices, self.indptr), (self.shape, self.indices_sorted, self.unique_indices)
 
     @classmethod
-    def tree_unflatten(cls, aux, children) -> BCSR:
+    def tree_unflatten(cls, aux_data, children) -> BCSR:
         new = object.__new__(cls)
         new.data, new.indices, new.indptr = children
-        new.shape, new.indices_sorted, new.unique_indices = aux
+        new.shape, new.indices_sorted, new.unique_indices = aux_data
         return new
 
 

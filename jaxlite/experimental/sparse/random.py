@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxlite import numpy as jnp
 from jaxlite import random
+from jaxlite.core import dtypes
 from jaxlite.experimental.sparse.bcoo import BCOO
 from jaxlite.transforms.vmap import vmap
 
@@ -15,7 +16,7 @@ __all__ = ["random_bcoo"]
 __dir__ = lambda: __all__
 
 
-def random_bcoo(key, shape, *, dtype=np.float32, indices_dtype=None, nse: float = 0.2, n_batch: int = 0,
+def random_bcoo(key, shape, *, dtype=None, indices_dtype=None, nse: float = 0.2, n_batch: int = 0,
                 n_dense: int = 0, unique_indices: bool = True, sorted_indices: bool = False, generator=None,
                 **kwds) -> BCOO:
     """A BCOO of random elements at random places.
@@ -23,6 +24,7 @@ def random_bcoo(key, shape, *, dtype=np.float32, indices_dtype=None, nse: float 
     Args:
       key: a random key.
       shape: of the array; `n_batch` and `n_dense` of its axes are batch and dense axes.
+      dtype: of the elements; by default float64, which is float32 without 64-bit types.
       nse: how many elements; below 1, the share of the sparse part that is specified.
       unique_indices: no place occurs twice.
       generator: draws the elements, uniform ones by default: `generator(key, shape, dtype, **kwds)`.
@@ -33,6 +35,7 @@ def random_bcoo(key, shape, *, dtype=np.float32, indices_dtype=None, nse: float 
     size = math.prod(sparse)
     count = math.ceil(nse * size) if 0 < nse < 1 else int(nse)
     keys = random.split(key, 1 + math.prod(batch))  # JAX's use of them: the elements, then the places of each batch
+    dtype = dtypes.canonicalize_dtype(np.dtype(np.float64)) if dtype is None else dtype
     kind = indices_dtype or np.int32
     flat = vmap(lambda each: random.choice(each, size, (count,), replace=not unique_indices))(keys[1:])
     indices = jnp.stack(jnp.unravel_index(flat, sparse), -1).astype(kind).reshape(*batch, count, len(sparse))

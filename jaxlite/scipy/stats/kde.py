@@ -72,7 +72,7 @@ class gaussian_kde:
         return (self.neff, self.dataset, self.weights, self.covariance, self.inv_cov), None
 
     @classmethod
-    def tree_unflatten(cls, aux: None, children: tuple[Any, ...]) -> gaussian_kde:
+    def tree_unflatten(cls, aux_data: None, children: tuple[Any, ...]) -> gaussian_kde:
         made = object.__new__(cls)
         made.neff, made.dataset, made.weights, made.covariance, made.inv_cov = children
         return made
@@ -100,7 +100,11 @@ class gaussian_kde:
         """The density at points (d, m), or (m,) of one number each, or one point (d,). Returns: (m,)."""
         return jnp.exp(self.logpdf(points))
 
-    __call__ = pdf = evaluate
+    __call__ = evaluate
+
+    def pdf(self, x):
+        """`evaluate`."""
+        return self.evaluate(x)
 
     def logpdf(self, x):
         """The logarithm of `evaluate`."""

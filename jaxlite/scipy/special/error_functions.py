@@ -349,10 +349,10 @@ def _log_ndtr_jvp(primals, tangents):
     out = _log_ndtr(x)
     # The density over the distribution function; both underflow together on the left, where the quotient is simple.
     is_low = x < -1
-    high, log_high = jnp.where(is_low, 0, x), jnp.where(is_low, 0, out)
-    # Not as in `_log_ndtr`: XLA:CPU would write each quotient that both have to memory.
+    high = jnp.maximum(x, -1)
+    # Not as in `_log_ndtr`: XLA:CPU would write each quotient or power that both have to memory.
     left = math.sqrt(2 / math.pi) / _erfcx_of_large(jnp.minimum(x, -1) * -math.sqrt(0.5))
-    right = jnp.exp(-high * high / 2 - log_high) / math.sqrt(2 * math.pi)
+    right = math.sqrt(2 / math.pi) * jnp.exp(-high * high / 2) / (1 + lax.erf(high * math.sqrt(0.5)))
     return out, t * jnp.where(is_low, left, right)
 
 

@@ -59,6 +59,8 @@ _REASONS = {
     "jax.interpreters.mlir.": "they are steps of JAX's lowering, which jaxlite does not have",
     "jax.core.": "deprecated in JAX, about its implementation",
     "jax.extend.core.primitives.": "their functions use other primitives here",
+    "jax.experimental.layout.": "it is for types with layouts, which JAX is working on: on a CPU it is an error",
+    "jax.interpreters.batching.": "their arguments have private classes, in JAX too",
     "jax.lax.ragged_all_to_all_p": "`ragged_all_to_all` uses other primitives here",
     "jax.lax.stage_p": "`stage` is not an operation here",
     "jax.interpreters.ad.": "their arguments have a private class, in JAX too",

@@ -356,8 +356,8 @@ _lazy = _Lazy(
                 "conv_general_shape_tuple conv_shape_tuple conv_transpose conv_transpose_shape_tuple "
                 "conv_with_general_padding",
     parallel="all_gather all_gather_p all_to_all all_to_all_p axis_index axis_index_p axis_size pbroadcast pcast pmax "
-             "pmax_p pmean pmin pmin_p ppermute ppermute_p pshuffle psum psum_p psum_scatter pswapaxes pvary "
-             "ragged_all_to_all",
+             "pmax_p pmean pmin pmin_p ppermute ppermute_p pshuffle psum psum_p psum_scatter psum_scatter_start "
+             "pswapaxes pvary ragged_all_to_all",
     program="composite dce_sink dce_sink_p dtype shape_as_value stage",
     device_put="device_put_p",
     sharding="reshard sharding_constraint_p with_sharding_constraint",

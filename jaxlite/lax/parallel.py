@@ -22,7 +22,7 @@ from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import MixedVarying, Primitive
 from jaxlite.core.staging import pvary_p
 from jaxlite.core.tracing import state, unmapped_axis
-from jaxlite.core.tree import tree_map
+from jaxlite.core.tree import register_pytree_node_class, tree_map
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, gather_scatter, reductions, shaping, slicing
 
@@ -410,6 +410,36 @@ def psum_scatter(x, axis_name, *, scatter_dimension: int = 0, axis_index_groups=
         return own_share(psum(leaf, names), names, where, tiled)
 
     return tree_map(one, x)
+
+
+@register_pytree_node_class
+class Future:
+    """A value that a collective has begun to compute: `done()` gives it. A pytree with this value as its leaf."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value):
+        self._value = value
+
+    def done(self):
+        """The value."""
+        return self._value
+
+    def tree_flatten(self) -> tuple[tuple[Any], None]:
+        return (self._value,), None
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: None, children) -> Future:
+        return cls(*children)
+
+
+def psum_scatter_start(x, axis_name, *, scatter_dimension: int = 0, axis_index_groups=None, tiled: bool = False):
+    """`psum_scatter` in two steps: `psum_scatter_start(x, "i").done()`. What is written between them need not wait.
+
+    XLA chooses when it starts and ends, as it does without the steps. Arguments are as in `psum_scatter`. Returns: a `Future`.
+    """
+    return Future(psum_scatter(x, axis_name, scatter_dimension=scatter_dimension, axis_index_groups=axis_index_groups,
+                               tiled=tiled))
 
 
 def own_share(x, names: Names, axis: int, tiled: bool):

@@ -81,6 +81,9 @@ def checkpoint_name(x: Any, name: str) -> Any:
     return tree_map(lambda leaf: name_p.bind(leaf, name=name), x)
 
 
+checkpoint_name_fwd = checkpoint_name  # JAX 0.12's name for a name of the forward pass alone, as it is here
+
+
 class checkpoint_policies:
     """Policies: which values `checkpoint` saves for the backward pass."""
 

@@ -11,6 +11,7 @@ import jaxlite.numpy as jnp
 from jaxlite.experimental import ode, rnn
 from jaxlite.experimental.compilation_cache import compilation_cache
 from jaxlite.experimental.mosaic.gpu import profiler
+from jaxlite.experimental.overlap import program_order
 from jaxlite.experimental.pallas import fuser
 from jaxlite.experimental.pjit import pjit
 from jaxlite.experimental.random import stateful_rng
@@ -110,6 +111,35 @@ def test_pjit_is_jit_and_the_cache_has_a_folder(tmp_path):
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
     compilation_cache.reset_cache()
+
+
+@pytest.mark.parametrize("strict", [False, True, (True, False)])
+def test_program_order_holds_operands_beside_the_results_before(strict):
+    def plain(x, *, y):
+        z = jnp.sin(x["a"])
+        w = jnp.cos(y)
+        return [z + w, 2.0 * w]
+
+    ordered = program_order(enforce=True, strict_in_out=strict)(plain)
+    x, y = {"a": np.float32([1, 2])}, np.float32([3, 4])
+    names = [eqn.primitive.name for eqn in jax.make_jaxpr(lambda x, y: ordered(x, y=y))(x, y).eqns]
+    start, end = strict if isinstance(strict, tuple) else (strict, strict)
+    barrier = ["optimization_barrier"]
+    assert names == [*barrier * start, "sin", *barrier, "cos", *barrier, "add", *barrier, "mul", *barrier * end]
+    for found, expected in zip(jax.jit(ordered)(x, y=y), plain(x, y=y), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    total = lambda f: jax.grad(lambda y: sum(each.sum() for each in jax.vmap(lambda y: f(x, y=y))(y)))(np.stack([y, 2 * y]))
+    np.testing.assert_allclose(total(ordered), total(plain), rtol=1e-6)
+
+
+def test_program_order_takes_a_call_for_one_operation():
+    inner = program_order(lambda x: jnp.sin(jnp.cos(x)), enforce=False)
+    names = [eqn.primitive.name for eqn in jax.make_jaxpr(program_order(lambda x: -inner(-x), enforce=True))(1.0).eqns]
+    assert names == ["neg", "optimization_barrier", "jit", "optimization_barrier", "neg"]
+    for options in ({"enforce": True, "exclude_argnames": "x"}, {"enforce": False, "strict_in_out": True},
+                    {"enforce": False, "exclude_argnames": ("y",)}):
+        with pytest.raises(ValueError):
+            program_order(lambda x: x, **options)
 
 
 # --- kernels' values and times -------------------------------------------------------------------

@@ -46,6 +46,7 @@ CASES = [
      lambda x: np.stack([tiles(x[:, :, 2 * k:2 * k + 2], 1) for k in range(4)]), True),
     ("pswapaxes", lambda x: lax.pswapaxes(x, "i", 0), lambda x: x.swapaxes(0, 1), True),
     ("psum_scatter", lambda x: lax.psum_scatter(x, "i"), lambda x: x.sum(0), True),
+    ("psum_scatter in steps", lambda x: lax.psum_scatter_start(x, "i").done(), lambda x: x.sum(0), True),
     ("psum_scatter, tiled", lambda x: lax.psum_scatter(x, "i", scatter_dimension=1, tiled=True),
      lambda x: np.stack(np.split(x.sum(0), 4, 1)), True),
     ("ppermute", lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2), (2, 3), (3, 0)]), lambda x: np.roll(x, 1, 0), True),

@@ -98,6 +98,7 @@ _VECTOR = 16  # random numbers that LLVM makes in vectors, outside of loops over
 _HASH = 100  # operations that make one of them
 _REPEATED, _REPEATED_WORK = 1_000_000, 12  # operations for each row again that are worth a kernel, and for an element
 _REPEATED_MOST = 1000  # operations for an element that is computed again, at most
+_REPEATED_SCALAR = 4000  # operations that are worth a kernel for a scalar
 _CONE = 32  # values up to which it is looked for what one is made of
 _LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
 
@@ -462,10 +463,17 @@ def _write_repeated(values: list[_Value], found: dict[Any, str]) -> None:
     """Put barriers behind values that are broadcast along an axis in front of their own, where that saves work.
 
     XLA fuses a sine into the loop over the larger array, which computes it again for each row. Along a later axis the compiler
-    moves it out of the inner loop.
+    moves it out of the inner loop. So it does with a scalar, but not out of what only some elements need: a part of a
+    concatenation.
     """
     for value in values:
-        if not value.is_loop or value.is_kernel or value.size < 2:
+        if not value.is_loop or value.is_kernel:
+            continue
+        if value.size == 1:
+            spread = max([user.size for user in value.users if user.is_loop and user.name not in _MOVES], default=0)
+            if spread > 1 and value.weight and spread * _work_of(value) > _REPEATED_SCALAR and _is_joined(value):
+                found.setdefault(value.var, f"computed again for each element of a part ({value.name})")
+                value.is_kernel = True
             continue
         repeated = sum([user.size for user in value.users if user.size > value.size and _repeats_rows(user, value.size)])
         if repeated * _REPEATED_MOST < _REPEATED:
@@ -474,6 +482,19 @@ def _write_repeated(values: list[_Value], found: dict[Any, str]) -> None:
         if work >= _REPEATED_WORK and (repeated - value.size) * (work - _traffic(value)) > _REPEATED:
             found.setdefault(value.var, f"computed again for each row ({value.name} of {value.size} elements)")
             value.is_kernel = True
+
+
+def _is_joined(start: _Value) -> bool:
+    """Whether a value becomes part of a concatenation in the same kernel."""
+    pending, seen = [start], {start}
+    while pending and len(seen) <= _CONE:
+        for user in pending.pop().users:
+            if user.name in ("concatenate", "stack", "pad") and user.is_loop:
+                return True
+            if user.is_loop and not user.is_kernel and user not in seen:
+                seen.add(user)
+                pending.append(user)
+    return False
 
 
 def _repeats_rows(user: _Value, size: int) -> bool:

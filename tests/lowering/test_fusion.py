@@ -172,6 +172,18 @@ def test_costly_values_are_not_computed_again_for_each_row(f, shape, is_written)
     assert all("for each row" in why for why in found.values())
 
 
+def test_costly_scalars_are_not_computed_again_in_parts_of_a_concatenation():
+    def f(y, t, join):
+        return join([y * jnp.cos(t), y - t])
+
+    y, t = np.ones(100, np.float32), np.float32(1)
+    found = barriers(lambda y, t: f(y, t, jnp.concatenate), y, t)
+    assert [(var.aval.shape, why) for var, why in found.items()] == [((), "computed again for each element of a part (cos)")]
+    assert not barriers(lambda y, t: f(y, t, jnp.concatenate), y[:10], t)  # too few
+    assert not barriers(lambda y, t: f(y, t, sum), y, t)  # LLVM moves it out of the loop
+    assert not barriers(lambda y, t: jnp.concatenate([y, jnp.cos(t)[None]]), y, t)  # it is computed once
+
+
 def test_what_sums_up_equal_parts_is_cut_between_them():
     def f(x):
         total = jnp.float32(0)

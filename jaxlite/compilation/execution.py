@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lowering.lowered import Lowered
 
 ArrayImpl = xla.ArrayImpl
-_SMALL = 1024  # bytes of an array that is a constant of the module
+_SMALL = 4096  # bytes of an array that is a constant of the module
 load_spread = loader("jaxlite.compilation.spread")
 load_lowering = loader("lowering.lowered")  # not before something is lowered: what is cached is not
 load_processes = loader("jaxlite.devices.processes")

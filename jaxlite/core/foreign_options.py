@@ -49,7 +49,7 @@ _REASONS: dict[str, dict[str, Any]] = {
         "force_dcn_cross_host_transfers": False, "mock_gpu_topology": "", "mock_num_gpu_processes": 0, "mtls_ca_file": None,
         "mtls_cert_file": None, "mtls_key_file": None, "mtls_peer_uri_prefix": None, "pjrt_client_create_options": None,
         "sort_devices_by_process_index": True},
-    "small arrays are constants of a program up to 1 kB": {"embedded_constants_max_bytes": 32},
+    "small arrays are constants of a program up to 4 kB": {"embedded_constants_max_bytes": 32},
     "files are written in the newest form that JAX of the same jaxlib reads": {
         "serialization_version": 0, "export_deserialize_expired_versions": False},
     "arrays without an owner are found by `array_garbage_collection_guard` as a context manager": {

@@ -574,6 +574,9 @@ def test_small_arrays_are_constants_of_the_module():
     for _, outs in (f(2), f(2), lowered.compile()(2)):
         for out, table in zip(outs, tables, strict=True):
             assert np.array_equal(out, table) and out.dtype == table.dtype
+    for size in (1024, 1025):
+        table = np.arange(size, dtype=F32)
+        assert ("%arg1" in jit(lambda x, table=table: x * table).lower(2).as_text()) is (size > 1024)
 
 
 def test_closed_over_values_are_those_of_the_trace():

@@ -99,6 +99,8 @@ _HASH = 100  # operations that make one of them
 _REPEATED, _REPEATED_WORK = 1_000_000, 12  # operations for each row again that are worth a kernel, and for an element
 _REPEATED_MOST = 1000  # operations for an element that is computed again, at most
 _REPEATED_SCALAR = 4000  # operations that are worth a kernel for a scalar
+_REPEATED_FACTOR = 16000  # for a factor of an outer product, and where other kernels read it anyway:
+_REPEATED_IF_WRITTEN = 4000
 _CONE = 32  # values up to which it is looked for what one is made of
 _LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
 
@@ -467,6 +469,8 @@ def _write_repeated(values: list[_Value], found: dict[Any, str]) -> None:
     concatenation.
     """
     for value in values:
+        if value.name == "dot_general":
+            _write_factor(value, found)
         if not value.is_loop or value.is_kernel:
             continue
         if value.size == 1:
@@ -482,6 +486,18 @@ def _write_repeated(values: list[_Value], found: dict[Any, str]) -> None:
         if work >= _REPEATED_WORK and (repeated - value.size) * (work - _traffic(value)) > _REPEATED:
             found.setdefault(value.var, f"computed again for each row ({value.name} of {value.size} elements)")
             value.is_kernel = True
+
+
+def _write_factor(product: _Value, found: dict[Any, str]) -> None:
+    """Put a barrier behind the second factor of an outer product, which is a loop into which XLA fuses both."""
+    eqn = product.eqn
+    if any(map(any, eqn.params["dimension_numbers"])):
+        return
+    for value in product.operands:
+        if value.var is eqn.invars[1] and value.is_loop and not value.is_result and value.weight:
+            saved = (product.size - value.size) * (_work_of(value) - _traffic(value))
+            if saved > (_REPEATED_FACTOR if len(value.users) == 1 else _REPEATED_IF_WRITTEN):
+                found.setdefault(value.var, f"computed again for each row of a product ({value.name} of {value.size} elements)")
 
 
 def _is_joined(start: _Value) -> bool:

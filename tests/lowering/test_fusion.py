@@ -184,6 +184,15 @@ def test_costly_scalars_are_not_computed_again_in_parts_of_a_concatenation():
     assert not barriers(lambda y, t: jnp.concatenate([y, jnp.cos(t)[None]]), y, t)  # it is computed once
 
 
+def test_factors_of_outer_products_are_not_computed_again_for_each_row():
+    def written(size):
+        x = np.ones(size, np.float32)
+        return [var.aval.shape for var in barriers(lambda w, x: jax.grad(lambda w: jnp.sum(jnp.tanh(x @ w)))(w),
+                                                   np.ones((size, size), np.float32), x)]
+
+    assert written(64) == [(64,)] and written(16) == []
+
+
 def test_what_sums_up_equal_parts_is_cut_between_them():
     def f(x):
         total = jnp.float32(0)

@@ -45,7 +45,7 @@ def polynomial(x, coeffs: Sequence[Any], *, unroll: int | None = None):
         terms = shaping.stack(each_term)
     x = _broadcast(x, shape)
     step = lambda value, term: (ew.add(ew.mul(value, x), _broadcast(term, shape)), None)
-    return scan(step, shaping.full_like(x, 0), terms)[0]
+    return scan(step, shaping.full_like(x, 0), terms, unroll=max(1, _FEW if unroll is None else unroll))[0]
 
 
 def _broadcast(x: Any, shape: tuple[int, ...]) -> Any:

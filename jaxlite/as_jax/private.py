@@ -20,6 +20,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "api_util": [("jaxlite.compilation.options", "infer_argnums_and_argnames")],  # keras
     "config": [("jaxlite.core.config", "numpy_rank_promotion enable_checks threefry_partitionable")],  # quaxed, pennylane
     "clusters": [("jaxlite.as_jax.clusters", "ClusterEnv SlurmCluster")],  # levanter
+    "basearray": [("jaxlite", "Array")],  # jinns
     "checkify": [("jaxlite.experimental.checkify", "*"), ("typing", "Out=Any")],  # flax
     "core": [
         ("jaxlite.core", "AbstractValue ShapedArray Tracer Trace"),  # equinox, jaxtyping, flax
@@ -35,6 +36,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("jaxlite.extend.core", "*"),  # asdex: ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
     ],
     "custom_api_util": [("jaxlite.as_jax.util", "register_custom_decorator_type")],  # jaxdecomp
+    "custom_derivatives": [("jaxlite", "custom_jvp custom_vjp"), ("jaxlite.custom_derivatives", "*")],  # jaxonomy
     "dispatch": [("jaxlite.devices.api", "wait_for_tokens=effects_barrier"), ("jaxlite.interpreters.xla", "apply_primitive"),
                  ("jaxlite.as_jax.util", "prim_requires_devices_during_lowering")],  # jaxdecomp
     "distributed": [("jaxlite.as_jax.distributed", "global_state")],  # orbax
@@ -57,10 +59,12 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "interpreters.mlir": [("jaxlite.as_jax.lowering", "broadcast_in_dim compare_hlo full_like_aval"),  # pyscfad
                           ("jaxlite.interpreters.mlir", "*")],
     "interpreters.pxla": [("jaxlite.interpreters.pxla", "*")],  # flax
-    "interpreters.partial_eval": [("jaxlite.interpreters.partial_eval", "*")],  # asdex
+    "interpreters.partial_eval": [("jaxlite.extend.dce_rules", "_default_dce_rule=default_rule"),  # tesseract
+                                  ("jaxlite.interpreters.partial_eval", "*")],  # asdex
     "lax": [("jaxlite.lax", "*")],  # pyscfad
     "lax.control_flow": [("jaxlite.lax", "scan")],  # pytensor
-    "lax.lax": [("jaxlite.lax.linalg", "_complex_basetype=_real_dtype"), ("jaxlite.lax", "*")],  # pyscfad
+    "lax.lax": [("jaxlite.lax.linalg", "_complex_basetype=_real_dtype"), ("jaxlite.as_jax.util", "_const=const"),  # gwkokab
+                ("jaxlite.lax", "*")],  # pyscfad
     "lax.linalg": [("jaxlite.lax.linalg", "_H=_adjoint _T=_transposed"),  # pyscfad
                    ("jaxlite.as_jax.lowering", "_broadcasting_select_hlo _nan_like_hlo"),
                    ("jaxlite.as_jax.linalg", "symmetrize"),
@@ -69,9 +73,11 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "lib.xla_client": [("jaxlite.errors", "XlaRuntimeError=JaxRuntimeError")],  # dynamiqs
     "lib.mlir": [("jaxlite.extend.mlir", "ir")],
     "lib.mlir.dialects": [("jaxlite.extend.mlir.dialects", "hlo=stablehlo arith func")],  # JAX's docs
+    "linear_util": [("jaxlite.extend.linear_util", "*")],  # jaxonomy
     "literals": [("jaxlite.as_jax.literals", "TypedComplex TypedFloat TypedInt TypedNdArray")],  # equinox, quax
     "mesh": [("jaxlite.devices.mesh", "get_concrete_mesh=context_mesh"), ("jaxlite.interpreters.pxla", "thread_resources"),
              ("jaxlite.sharding", "*")],  # levanter, flax
+    "named_sharding": [("jaxlite.as_jax.shardings", "UNSPECIFIED UnspecifiedValue")],  # kups
     "nn": [],
     "nn.functions": [("jaxlite.nn", "*")],  # sbijax
     "nn.initializers": [("jaxlite.nn.initializers", "_complex_truncated_normal _complex_uniform")],  # e3x
@@ -81,7 +87,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "numpy.index_tricks": [("jaxlite.numpy.grids", "CClass RClass")],  # quaxed
     "numpy.lax_numpy": [("jaxlite.numpy", "*")],  # haliax
     "numpy.ufuncs": [("jaxlite.numpy", "*")],  # esquilax, pyscfad
-    "numpy.util": [("jaxlite.numpy.api", "promote_dtypes_complex promote_dtypes_inexact")],  # s2fft, orthax
+    "numpy.util": [("jaxlite.numpy.api", "promote_dtypes_complex promote_dtypes_inexact"),  # s2fft, orthax
+                   ("jaxlite.as_jax.util", "promote_args_inexact")],  # gwkokab
     "numpy.vectorize": [("jaxlite.as_jax.vectorize", "*")],  # quaxed
     "partition_spec": [("jaxlite.sharding", "PartitionSpec")],  # levanter
     "pjit": [("jaxlite.compilation.jit", "jit_p"), ("jaxlite.sharding", "auto_axes")],  # quax, jaxns

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxlite.core import config, dtypes
 from jaxlite.core.symbolic import is_symbolic
 from jaxlite.lax.shaping import canonical_axis as canonicalize_axis  # noqa: F401  torchax
+from jaxlite.numpy import api
 from lowering import platforms
 
 
@@ -83,6 +86,18 @@ class JaxprEqnContext:
 
 def _dtype(x: Any) -> Any:
     return dtypes.dtype(x, canonicalize=True)
+
+
+def const(example: Any, value: Any) -> Any:
+    """A number in the dtype of an example; as a Python number where the example is one."""
+    if isinstance(example, (bool, int, float, complex)):
+        return type(example)(value)
+    return np.array(value, api.dtype_of(example))
+
+
+def promote_args_inexact(name: str, *args: Any) -> list[Any]:
+    """Arrays of one dtype, floating or complex, and one rank."""
+    return [api.as_array(arg) for arg in api.promote_inexact(name, *args)]
 
 
 def is_constant_dim(d: Any) -> bool:

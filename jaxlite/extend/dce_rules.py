@@ -1,7 +1,9 @@
 """JAX's table of dead-code rules, `partial_eval.dce_rules[p]`, as a view of the table that recomputation uses.
 
-A rule takes an equation with sub-jaxprs and says which of its results are used: `rule(used_outputs, eqn)` returns
-`(used_inputs, eqn or None)`, the operands that are still needed and the reduced equation.
+A rule is told which results of an equation are used: `rule(used_outputs, eqn)` returns `(used_inputs, eqn or None)`, the
+operands that are still needed and the reduced equation. From JAX 0.12 on it is `rule(used_outputs, live_inputs, eqn)`, where
+the flags say which operands are not dead; those of the programs here all live. A library's rule is also asked about an equation
+of which nothing is used, and may keep it.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
 from jaxlite.core.primitive import Primitive, load_rules
 from jaxlite.extend.rule_tables import RuleError
 from jaxlite.traces.partial import dce_jaxpr
-from jaxlite.traces.saving import narrowing, pick
+from jaxlite.traces.saving import deciding, narrowing, pick
+from lowering import xla
 
-DceRule = Callable[[list[bool], JaxprEqn], tuple[list[bool], JaxprEqn | None]]
+DceRule = Callable[..., tuple[list[bool], JaxprEqn | None]]
+TAKES_LIVE_INPUTS = xla.VERSION >= (0, 12)  # as JAX of the same jaxlib
 
 
 class _UserRule:
@@ -27,7 +31,8 @@ class _UserRule:
         self.rule = rule
 
     def __call__(self, eqn: JaxprEqn, used: list[bool]) -> JaxprEqn | None:
-        found = self.rule(used, eqn)
+        live = ([True] * len(eqn.invars),) if TAKES_LIVE_INPUTS else ()
+        found = self.rule(used, *live, eqn)
         if not isinstance(found, (tuple, list)) or len(found) != 2 or not isinstance(found[1], (JaxprEqn, type(None))):
             raise RuleError(f"the rule for dead code of {eqn.primitive.name!r}, {source.function_location(self.rule)}, shall "
                             f"return a list of flags and an equation or None, but returned {found!r}")
@@ -44,6 +49,7 @@ class _DceRules(MutableMapping):
                             f"{type(primitive)}")
         load_rules()  # ours, which would otherwise come later and replace it
         narrowing[primitive] = _UserRule(rule)
+        deciding.add(primitive)
 
     def __getitem__(self, primitive: Primitive) -> DceRule:
         load_rules()
@@ -52,6 +58,7 @@ class _DceRules(MutableMapping):
 
     def __delitem__(self, primitive: Primitive) -> None:
         del narrowing[primitive]
+        deciding.discard(primitive)
 
     def __iter__(self) -> Iterator[Primitive]:
         load_rules()
@@ -65,24 +72,45 @@ class _DceRules(MutableMapping):
 def _given(rule: Callable[[JaxprEqn, list[bool]], JaxprEqn | None]) -> DceRule:
     """One of our rules in JAX's calling convention."""
 
-    def call(used_outputs: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
+    def narrow(used_outputs: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
         if not any(used_outputs) and not eqn.effects:
             return [False] * len(eqn.invars), None
         narrower = eqn if all(used_outputs) else rule(eqn, list(used_outputs))
         read = set() if narrower is None else set(narrower.invars)
         return [atom in read for atom in eqn.invars], narrower
 
+    return _as_called(narrow)
+
+
+def _as_called(rule: Callable[[list[bool], JaxprEqn], tuple[list[bool], JaxprEqn | None]]) -> DceRule:
+    """A rule with the signature that JAX of this version gives it."""
+    if not TAKES_LIVE_INPUTS:
+        return rule
+
+    def call(used_outputs: list[bool], live_ins: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
+        return rule(used_outputs, eqn)
+
+    call.__doc__, call.__name__ = rule.__doc__, rule.__name__
     return call
 
 
 dce_rules = _DceRules()
 
 
+@_as_called
+def default_rule(used_outputs: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
+    """The rule of primitives without one: the equation as it is, or nothing if it has no effect and no result is used."""
+    needed = any(used_outputs) or bool(eqn.effects)
+    return [needed] * len(eqn.invars), eqn if needed else None
+
+
+@_as_called
 def dce_jaxpr_call_rule(used_outputs: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
     """The rule of a primitive that calls the program in its param `call_jaxpr`, a `Jaxpr`."""
     return _narrow_call(used_outputs, eqn, eqn.params["call_jaxpr"], lambda jaxpr: jaxpr)
 
 
+@_as_called
 def dce_jaxpr_closed_call_rule(used_outputs: list[bool], eqn: JaxprEqn) -> tuple[list[bool], JaxprEqn | None]:
     """The rule of a primitive that calls the program in its param `call_jaxpr`, a `ClosedJaxpr`."""
     closed = eqn.params["call_jaxpr"]

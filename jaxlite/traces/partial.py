@@ -110,10 +110,11 @@ def partial_evaluate(fun: Callable[..., Sequence[Any]], values: Sequence[Partial
 
 
 def dce_jaxpr(jaxpr: Jaxpr, used_outputs: bool | Sequence[bool], instantiate: bool | Sequence[bool] = False,
-              ) -> tuple[Jaxpr, list[bool]]:
+              live_inputs: bool | Sequence[bool] = True) -> tuple[Jaxpr, list[bool]]:
     """The program for some of its outputs, without what they do not need, inside loops, branches and calls too.
 
-    Args: `used_outputs` which outputs to keep; `instantiate` which inputs to keep in any case.
+    Args: `used_outputs` which outputs to keep; `instantiate` which inputs to keep in any case; `live_inputs` which inputs are
+    not dead, as JAX 0.12 takes it: nothing is removed for it.
     Returns: the program, and for each input whether it still has it.
     """
     used = [used_outputs] * len(jaxpr.outvars) if isinstance(used_outputs, bool) else list(used_outputs)

@@ -80,6 +80,7 @@ class Split(NamedTuple):
 Keeping = Callable[[JaxprEqn, Callable[..., Any]], Split | None]
 keeping: dict[Primitive, Keeping] = {}
 narrowing: dict[Primitive, Callable[[JaxprEqn, list[bool]], JaxprEqn | None]] = {}
+deciding: set[Primitive] = set()  # whose rule of `narrowing` is asked about every equation, and may keep one without use
 
 
 def split_by_policy(jaxpr: Jaxpr, policy: Callable[..., Any]) -> Split:
@@ -121,9 +122,10 @@ def narrowed(jaxpr: Jaxpr) -> Jaxpr:
     kept = []
     for eqn in reversed(jaxpr.eqns):
         used = [var in live for var in eqn.outvars]
-        if not any(used) and not eqn.effects:
+        decides = eqn.primitive in deciding
+        if not any(used) and not eqn.effects and not decides:
             continue
-        if not all(used) and not eqn.effects and eqn.primitive in narrowing:
+        if decides or not all(used) and not eqn.effects and eqn.primitive in narrowing:
             narrower = narrowing[eqn.primitive](eqn, used)
             if narrower is None:
                 continue

@@ -368,6 +368,15 @@ made = [HashableFunction(lambda x: x + n, n) for n in (1, 1, 2)]
 print(made[0] == made[1], made[0] == made[2], hash(made[0]) == hash(made[1]), made[2](1))
 size, = jax.export.symbolic_shape("b")
 print(is_constant_dim(3), is_constant_dim(size), dimension_as_value(3))
+from jax._src import linear_util, lax
+from jax._src.basearray import Array
+from jax._src.custom_derivatives import custom_vjp
+from jax._src.lax.lax import _const
+from jax._src.named_sharding import UNSPECIFIED
+from jax._src.numpy.util import promote_args_inexact
+print(Array is jax.Array, custom_vjp is jax.custom_vjp, linear_util is not None, UNSPECIFIED)
+print(_const(2, 1.5), _const(jnp.ones(2, jnp.bfloat16), 1.5).dtype, lax.lax._const(1.0, 2),
+      [(x.dtype.name, x.shape, x.weak_type) for x in promote_args_inexact("f", jnp.ones((1, 2), int), jnp.arange(2), 3)])
 from jax._src.clusters import ClusterEnv, SlurmCluster
 from jax._src.core import definitely_equal_shape
 from jax._src.public_test_util import check_close
@@ -393,7 +402,8 @@ except TypeError as error:
     print(filter_traceback(error.__traceback__).tb_next)
 """
     assert run("-c", program).splitlines() == [
-        "False [0, 1, 2] True 2", "[2.0, 3.0, 4.0] (2,) 5", "True False True 3", "True False 3",
+        "False [0, 1, 2] True 2", "[2.0, 3.0, 4.0] (2,) 5", "True False True 3", "True False 3", "True True True None",
+        "1 bfloat16 2.0 [('float32', (1, 2), False), ('float32', (1, 2), False), ('float32', (), False)]",
         "True True 8 3 node001:12", "True False", "8 True False", "None"]
 
 

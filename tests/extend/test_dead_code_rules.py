@@ -9,6 +9,7 @@ import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.extend.core import Primitive
+from jaxlite.extend.dce_rules import TAKES_LIVE_INPUTS, default_rule
 from jaxlite.extend.rule_tables import RuleError
 from jaxlite.interpreters import ad
 from jaxlite.interpreters import partial_eval as pe
@@ -21,7 +22,9 @@ def test_rules_of_libraries_and_ours_stand_in_one_table():
     pair.multiple_results = True
     pair.def_abstract_eval(lambda x, y: [x, y])
 
-    def rule(used, eqn):
+    def rule(used, *rest):
+        *live, eqn = rest
+        assert live == [[True, True]] * TAKES_LIVE_INPUTS
         pick = lambda atoms: [atom for atom, flag in zip(atoms, used, strict=True) if flag]
         return used, eqn.replace(invars=pick(eqn.invars), outvars=pick(eqn.outvars))
 
@@ -30,11 +33,29 @@ def test_rules_of_libraries_and_ours_stand_in_one_table():
     program = jax.make_jaxpr(lambda x, y: pair.bind(x, y))(1.0, 2.0).jaxpr
     narrower, used = pe.dce_jaxpr(program, [False, True])
     assert used == [False, True] and len(narrower.eqns[0].invars) == 1
-    pe.dce_rules[pair] = lambda used, eqn: "nothing"
+    pe.dce_rules[pair] = lambda *_: "nothing"
     with pytest.raises(RuleError, match=r"pair_of_rule.*test_dead_code_rules.py.*flags and an equation"):
         pe.dce_jaxpr(program, [False, True])
     with pytest.raises(TypeError, match="dce_rules takes a function for a primitive"):
         pe.dce_rules["pair"] = rule
+
+
+def test_a_rule_may_keep_an_equation_without_use():
+    """kups marks its assertions so."""
+    mark = Primitive("mark_of_rule")
+    mark.def_abstract_eval(lambda x: x)
+    pe.dce_rules[mark] = lambda used, *rest: ([True], rest[-1])
+
+    def f(carry, x):
+        mark.bind(carry + x)
+        jnp.sin(x)
+        return carry * x, x + 1
+
+    program = jax.make_jaxpr(lambda c, xs: lax.scan(jax.jit(f), c, xs))(1.0, jnp.ones(2)).jaxpr
+    text = str(pe.dce_jaxpr(program, [True, False])[0])
+    assert "mark_of_rule" in text and "sin" not in text
+    pe.dce_rules[mark] = lambda used, *rest: default_rule(used, *rest)
+    assert "mark_of_rule" not in str(pe.dce_jaxpr(program, [True, False])[0])
 
 
 def test_dead_code_goes_inside_calls():
@@ -42,7 +63,8 @@ def test_dead_code_goes_inside_calls():
     program = jax.make_jaxpr(lambda x, y: jax.jit(lambda x, y: (jnp.sin(x), y * consts))(x, y))(1.0, 2.0)
     narrower, used = pe.dce_jaxpr(program.jaxpr, [True, False])
     assert used == [True, False] and "mul" not in str(narrower)
-    used, eqn = pe.dce_rules[program.jaxpr.eqns[0].primitive]([True, False], program.jaxpr.eqns[0])
+    call = program.jaxpr.eqns[0]
+    used, eqn = pe.dce_rules[call.primitive]([True, False], *[[True] * 3] * TAKES_LIVE_INPUTS, call)
     assert used[-2:] == [True, False] and len(eqn.outvars) == 1
     without, _, inputs = pe.dce_jaxpr_consts(program.jaxpr, [True, False])
     assert without.constvars == [] and inputs == [True, False]

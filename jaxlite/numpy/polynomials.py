@@ -238,7 +238,7 @@ def polyint(p, m: int = 1, k=None):
 
 
 @functools.partial(custom_jvp, nondiff_argnums=(2,))
-def _horner(p, x, unroll):
+def horner(p, x, unroll):
     """The values at x, of the result's shape, in a loop that writes out `unroll` steps: of None, few steps are no loop."""
     if unroll is None and 1 < len(p) <= _FEW_COEFFICIENTS:
         y = p[0]
@@ -254,18 +254,18 @@ def _slope(p, x, unroll):
     if len(p) <= 1:
         return shaping.full_like(x, 0)
     powers = np.arange(len(p) - 1, 0, -1).reshape(-1, *[1] * (p.ndim - 1))
-    return _horner(p[:-1] * powers.astype(p.dtype), x, unroll)
+    return horner(p[:-1] * powers.astype(p.dtype), x, unroll)
 
 
 def _horner_jvp(unroll, primals, tangents):
     p, x = primals
     of_p, of_x = (None if isinstance(tangent, SymbolicZero) else tangent for tangent in tangents)
-    shares = [] if of_p is None else [_horner(of_p, x, unroll)]
+    shares = [] if of_p is None else [horner(of_p, x, unroll)]
     shares += [] if of_x is None else [_slope(p, x, unroll) * of_x]
-    return _horner(p, x, unroll), functools.reduce(operator.add, shares) if shares else shaping.full_like(x, 0)
+    return horner(p, x, unroll), functools.reduce(operator.add, shares) if shares else shaping.full_like(x, 0)
 
 
-_horner.defjvp(_horner_jvp, symbolic_zeros=True)
+horner.defjvp(_horner_jvp, symbolic_zeros=True)
 
 
 @api
@@ -291,7 +291,7 @@ def polyval(p, x, *, unroll: int | None = None):
         if p.ndim - 1 not in (0, x.ndim):
             terms = [manipulation.broadcast_to(term, shape) for term in terms]
         return lax.polynomial(x, terms, unroll=unroll)
-    return _horner(p, x, unroll)
+    return horner(p, x, unroll)
 
 
 @api

@@ -130,7 +130,8 @@ LOADED_FROM_ABOVE = {
     ("jaxlite.devices.placement", "jaxlite.lax.sharding"), ("jaxlite.devices.placement", "jaxlite.lax.device_put"),
     ("jaxlite.compilation.finite", "jaxlite.transforms.shard_checks"), ("jaxlite.lax.shard_map", "jaxlite.state.rules"),
     ("jaxlite.lax.device_put", "jaxlite.devices.api"), ("jaxlite.core.dtypes", "jaxlite.devices.extended"),
-    ("jaxlite.lax.extended", "jaxlite.random.words"), ("jaxlite.traces.custom_rules", "jaxlite.extend.custom_calls"),
+    ("jaxlite.lax.control_flow.polynomials", "jaxlite.numpy.polynomials"), ("jaxlite.lax.extended", "jaxlite.random.words"),
+    ("jaxlite.traces.custom_rules", "jaxlite.extend.custom_calls"),
 }
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as ew
 from jaxlite.lax import shaping
-from jaxlite.lax.control_flow.scan import scan
 
+_with_derivative = loader("jaxlite.numpy.polynomials")  # which is a polynomial, where that of a loop would keep all its steps
 _FEW = 8  # coefficients, unless the caller has another limit
 
 
@@ -43,9 +44,7 @@ def polynomial(x, coeffs: Sequence[Any], *, unroll: int | None = None):
         if any(shapes):
             each_term = [_broadcast(term, shape) for term in each_term]
         terms = shaping.stack(each_term)
-    x = _broadcast(x, shape)
-    step = lambda value, term: (ew.add(ew.mul(value, x), _broadcast(term, shape)), None)
-    return scan(step, shaping.full_like(x, 0), terms, unroll=max(1, _FEW if unroll is None else unroll))[0]
+    return _with_derivative().horner(terms, _broadcast(x, shape), max(1, _FEW if unroll is None else unroll))
 
 
 def _broadcast(x: Any, shape: tuple[int, ...]) -> Any:

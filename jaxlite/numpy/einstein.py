@@ -251,7 +251,8 @@ def _contract(left: str, a, right: str, b, keep: set[str], output: str, sizes: d
     numbers = (([left.index(letter) for letter in contracted], [right.index(letter) for letter in contracted]),
                ([left.index(letter) for letter in batch], [right.index(letter) for letter in batch]))
     swapped = [*batch, *right_free, *left_free]
-    if left_free and right_free and swapped == [letter for letter in output if letter in swapped]:  # saves a transpose
+    wanted = [letter for letter in output if letter in swapped]
+    if left_free and right_free and len(wanted) == len(swapped) and wanted[-1] == swapped[-1]:  # rows stay, if not all axes do
         (lc, rc), (lb, rb) = numbers
         return "".join(swapped), dot_general(b, a, ((rc, lc), (rb, lb)), _swap(precision))
     out = dot_general(a, b, numbers, precision)

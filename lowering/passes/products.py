@@ -20,7 +20,7 @@ from lowering import xla
 
 _MANY, _TALL = 128, 2  # elements that are summed up, and rows of the result for each column, from which on turning pays
 _FEWER, _TALLER = 64, 4  # or these
-_WIDEST = 32  # columns of a result up to which blocks are small
+_WIDEST = 32  # columns of a result up to which blocks are small, rows up to which the copy is what takes long
 _LARGE = 8192  # elements of a result that are worth another order where nothing else is won
 _COPIED = 131072  # elements of an operand that are worth another order, so that they are not copied
 _WORK = 1 << 17  # products of two elements that are worth two more kernels, where nothing takes the transpose in
@@ -43,7 +43,8 @@ def is_better_turned(eqn: Any) -> bool:
     count = math.prod(x.shape[:len(contract)])
     rows, columns = x.size // max(1, count), y.size // max(1, count)
     if not _is_leading(of_other):
-        return not xla.BARRIER_DROPPER and max(of_other) < y.ndim - 1 and min(count, rows) > 1 and out.size >= _LARGE
+        is_few = min(count, rows) > 1 and rows <= _WIDEST
+        return not xla.BARRIER_DROPPER and max(of_other) < y.ndim - 1 and is_few and out.size >= _LARGE
     if x.ndim > len(contract) + 1 and count > columns > _WIDEST:
         return y.ndim == len(of_other) + 1 and x.size >= _COPIED
     return 1 < columns <= _WIDEST and (

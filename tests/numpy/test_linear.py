@@ -196,6 +196,14 @@ def test_einsum_chooses_the_cheap_order():
     assert jnp.einsum_path("ij,jk,kl->il", *shapes)[0] == [(1, 2), (0, 1)]
 
 
+@pytest.mark.parametrize("spec, order", [("ijk,jl->ilk", (1, 0, 2)), ("jl,ijk->ilk", (1, 0, 2)), ("ijk,jl->ikl", None)])
+def test_einsum_leaves_the_rows_of_a_result(spec, order):
+    x, y = np.ones((2, 3, 4), np.float32), np.ones((3, 5), np.float32)
+    operands = [x if len(axes) == 3 else y for axes in spec.partition("->")[0].split(",")]
+    eqns = jaxlite.make_jaxpr(lambda *a: jnp.einsum(spec, *a))(*operands).jaxpr.eqns
+    assert [eqn.params["permutation"] for eqn in eqns if eqn.primitive.name == "transpose"] == ([order] if order else [])
+
+
 def test_einsum_with_axis_numbers(rng):
     a, b = draw(rng, (2, 3)), draw(rng, (3, 4))
     np.testing.assert_array_equal(jnp.einsum(a, [0, 1], b, [1, 2], [0, 2]), a @ b)

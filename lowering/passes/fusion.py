@@ -96,6 +96,7 @@ _NARROW = 4  # values that a part of a kernel may pass to the next
 _MANY_BITS = 512  # random numbers that are worth a kernel for what is made of their bits
 _VECTOR = 16  # random numbers that LLVM makes in vectors, outside of loops over something else
 _HASH = 100  # operations that make one of them
+_HASHES, _HASHES_BY_ROW = 10_000, 1000  # that are worth a kernel, and where LLVM does not move them out of the inner loop
 _REPEATED, _REPEATED_WORK = 1_000_000, 12  # operations for each row again that are worth a kernel, and for an element
 _REPEATED_MOST = 1000  # operations for an element that is computed again, at most
 _REPEATED_SCALAR = 4000  # operations that are worth a kernel for a scalar
@@ -440,19 +441,20 @@ def _write_bits(values: list[_Value], found: dict[Any, str]) -> None:
         if value.size >= _VECTOR and not reducing.isdisjoint(value.kernels) and value not in value.kernels:
             found[value.var] = f"random bits beside a reduction ({value.size} elements)"
         elif value.size < _MANY_BITS:
-            for each in _spread(value, _REPEATED / _HASH):
+            for each in _spread(value):
                 found[each.var] = f"made of random bits, and spread ({each.size} elements)"
                 each.is_kernel = True
         elif any(user.is_loop for user in value.users):
             found[value.var] = f"random bits ({value.size} elements)"
 
 
-def _spread(start: _Value, size: float) -> list[_Value]:
-    """What is computed from a value, in the same kernel, and read by an array of more elements, at least so many."""
+def _spread(start: _Value) -> list[_Value]:
+    """What is computed from random bits, in the same kernel, and read by an array of many more elements."""
     pending, seen, found = [start], {start}, []
     while pending and len(seen) <= _CONE:
         value = pending.pop()
-        if any(user.is_loop and user.size > max(size, value.size) for user in value.users):
+        if any(user.is_loop and user.size > max(value.size, _HASHES_BY_ROW if _repeats_rows(user, value.size) else _HASHES)
+               for user in value.users):
             found.append(value)
             continue
         inside = [user for user in value.users if user.is_loop and user not in seen]
@@ -525,7 +527,7 @@ def _repeats_rows(user: _Value, size: int) -> bool:
         if atom.aval.size == size and (name == "broadcast_in_dim" or len(shape) == len(out)):
             places = user.eqn.params["broadcast_dimensions"] if name == "broadcast_in_dim" else range(len(shape))
             own = [place for place, extent in zip(places, shape, strict=True) if extent > 1]
-            return any(extent > 1 and axis not in own for axis, extent in enumerate(out[:own[-1]]))
+            return bool(own) and any(extent > 1 and axis not in own for axis, extent in enumerate(out[:own[-1]]))
     return False
 
 

@@ -148,11 +148,16 @@ def test_what_is_made_of_few_random_bits_is_not_made_again_for_each_element():
     def flipped(key, x):
         return jnp.where(jax.random.bernoulli(key, shape=(len(x), 1, 1)), x[:, ::-1], x)
 
-    def written(x):
+    def tinted(key, x):
+        return jnp.where(jax.random.bernoulli(key, shape=(x.shape[2],)), x, 0)
+
+    def written(x, flipped=flipped):
         return [(var.aval.size, var.aval.dtype) for var, why in barriers(flipped, key, x).items() if "spread" in why]
 
     assert written(images) == [(8, bool)]
-    assert written(images[:, :4]) == []  # little work
+    assert written(images[:, :4]) == []  # the compiler moves it out of the inner loop
+    assert written(images[:, :4], tinted) == [(64, bool)] and written(images[:, :1], tinted) == []
+    assert written(images[:, :4], lambda key, x: x * jax.random.uniform(key)) == []
 
 
 @pytest.mark.parametrize("f, shape, is_written", [

@@ -254,17 +254,15 @@ def _more_threads(devices: int) -> Iterator[None]:
         del os.environ[_THREADS]
 
 
-def coordinator_service(address: str, count: int, heartbeat_timeout: int, shutdown_timeout: int, recoverable: bool) -> Any:
+def coordinator_service(address: str, count: int, **options: Any) -> Any:
     """What the processes of one program meet at. Timeouts in seconds. If it is `recoverable`, the death of one process does
-    not end the others."""
-    return _jax.get_distributed_runtime_service(address, count, heartbeat_timeout=heartbeat_timeout,
-                                                shutdown_timeout=shutdown_timeout, recoverable=recoverable)
+    not end the others. jaxlib 0.12 takes files of certificates."""
+    return _jax.get_distributed_runtime_service(address, count, **options)
 
 
-def coordinator_client(address: str, number: int, timeout: int, heartbeat_timeout: int, shutdown_timeout: int) -> Any:
+def coordinator_client(address: str, number: int, **options: Any) -> Any:
     """This process' connection to the service: it is there, for a process that finds nobody is ended. Timeouts in seconds."""
-    client = _jax.get_distributed_runtime_client(address, number, init_timeout=timeout, heartbeat_timeout=heartbeat_timeout,
-                                                 shutdown_timeout=shutdown_timeout, use_compression=True)
+    client = _jax.get_distributed_runtime_client(address, number, use_compression=True, **options)
     client.connect()
     return client
 

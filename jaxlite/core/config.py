@@ -278,6 +278,14 @@ distributed_debug = _option("distributed_debug", False, _parse_bool,
                             "Before a program of several processes is compiled, check that all of them have the same.")
 enable_recoverability = _option("enable_recoverability", False, _parse_bool,
                                 "Whether processes continue when another one has died. Process 0 decides.")
+mtls_cert_file = _option("mtls_cert_file", None, _parse_text,
+                         "This process' certificates, a file, with which processes of one program know each other.")
+mtls_key_file = _option("mtls_key_file", None, _parse_text, "The private key of `mtls_cert_file`, a file.")
+mtls_ca_file = _option("mtls_ca_file", None, _parse_text, "The certificates that sign those of other processes, a file.")
+mtls_peer_uri_prefix = _option("mtls_peer_uri_prefix", None, _parse_text,
+                               "How a URI in the certificates of other processes begins; without it, they name their hosts.")
+distributed_verify_secure_credentials = _option("distributed_verify_secure_credentials", False, _parse_bool,
+                                                "Whether processes of one program refuse to do without certificates.")
 eager_on_host = _option("eager_on_host", True, _parse_bool,
                         "Whether the first calls of an eager operation may run in NumPy, where that gives the same bits.")
 log_compiles = _option("log_compiles", False, _parse_bool, "Log one line for each compile.")

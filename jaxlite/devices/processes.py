@@ -44,8 +44,9 @@ _peers: Peers | None = None
 def initialize(coordinator_address: str | None = None, num_processes: int | None = None, process_id: int | None = None,
                local_device_ids: int | Sequence[int] | None = None, cluster_detection_method: str | None = None,
                initialization_timeout: int = 300, heartbeat_timeout_seconds: int = 100, shutdown_timeout_seconds: int = 300,
-               coordinator_bind_address: str | None = None, slice_index: int | None = None, partition_index: int | None = None
-               ) -> None:
+               coordinator_bind_address: str | None = None, slice_index: int | None = None, partition_index: int | None = None,
+               mtls_cert_file: str | None = None, mtls_key_file: str | None = None, mtls_ca_file: str | None = None,
+               mtls_peer_uri_prefix: str | None = None, verify_secure_credentials: bool | None = None) -> None:
     """Connect this process to the other processes of the program; call it in each of them, before using a device.
 
     Args:
@@ -64,7 +65,14 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
       slice_index: the old name of `partition_index`.
       partition_index: which part of the machine this process' accelerators belong to, if all processes say so; by default they
         find out. Also the variable JAX_PARTITION_INDEX.
-    Raises: ValueError for what is missing or makes no sense; RuntimeError if it is too late (devices are in use), if nobody is
+      mtls_cert_file, mtls_key_file, mtls_ca_file: files with this process' certificates, their key, and those that sign the
+        other processes' certificates: the processes then know each other by these (jaxlib 0.12). By default, the options of
+        these names say so.
+      mtls_peer_uri_prefix: how a URI in the other processes' certificates begins; without it, they name their hosts.
+      verify_secure_credentials: whether to refuse to do without certificates; by default, what the option
+        `distributed_verify_secure_credentials` says.
+    Raises: ValueError for what is missing or makes no sense; NotImplementedError for certificates with an older jaxlib;
+      RuntimeError if it is too late (devices are in use), if nobody is
       at the address, if a process does not come in time, or if two have one number: all processes that have come say which.
 
     >>> import jaxlite
@@ -108,19 +116,45 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
     bind = coordinator_bind_address or os.environ.get("JAX_COORDINATOR_BIND_ADDRESS") or f"0.0.0.0:{port}"
     roll_call.host_and_port(bind, "coordinator_bind_address")
     _see_devices(local_device_ids, found.local_id)
+    secure = _credentials(mtls_cert_file, mtls_key_file, mtls_ca_file, mtls_peer_uri_prefix, verify_secure_credentials)
+    options = {"heartbeat_timeout": heartbeat_timeout_seconds, "shutdown_timeout": shutdown_timeout_seconds, **secure}
+
+    def start() -> Any:
+        return xla.coordinator_service(bind, count, recoverable=config.enable_recoverability.value, **options)
 
     service = None
-    if number == 0:
-        service = roll_call.call(address, bind, count, initialization_timeout, lambda: xla.coordinator_service(
-            bind, count, heartbeat_timeout_seconds, shutdown_timeout_seconds, config.enable_recoverability.value))
+    if secure:  # a roll is called in the clear
+        service = start() if number == 0 else None
+    elif number == 0:
+        service = roll_call.call(address, bind, count, initialization_timeout, start)
     else:
         roll_call.answer(address, number, count, initialization_timeout)
-    store = xla.coordinator_client(address, number, max(_CONNECT, initialization_timeout), heartbeat_timeout_seconds,
-                                   shutdown_timeout_seconds)
+    store = xla.coordinator_client(address, number, init_timeout=max(_CONNECT, initialization_timeout), **options)
     _peers = Peers(address, number, count, store, service, xla.cpu_collectives(kind, store))
     nodes = {"node_id": number, "num_nodes": count} | ({} if part is None else {"partition_index": part})
     platforms.configure(peers=lambda: _peers, nodes=lambda: nodes)
     atexit.register(_at_exit)
+
+
+def _credentials(*given: Any) -> dict[str, Any]:
+    """What the runtime gets to know about certificates: nothing, if there are none and none are required."""
+    options = (config.mtls_cert_file, config.mtls_key_file, config.mtls_ca_file, config.mtls_peer_uri_prefix,
+               config.distributed_verify_secure_credentials)
+    names = ("mtls_cert_file", "mtls_key_file", "mtls_ca_file", "mtls_peer_uri_prefix", "verify_secure_credentials")
+    found = {name: option.value if value is None else value for name, value, option in zip(names, given, options, strict=True)}
+    files = [name for name in names[:3] if found[name]]
+    if found["verify_secure_credentials"] and not files:  # jaxlib would end the process
+        raise ValueError("distributed.initialize: there are no certificates, which verify_secure_credentials requires")
+    if not files:
+        return {}
+    if len(files) < 3:
+        raise ValueError(f"distributed.initialize got {', '.join(files)}; all of {', '.join(names[:3])} are needed")
+    for name in files:
+        if not os.path.isfile(found[name]):
+            raise ValueError(f"distributed.initialize: there is no file {found[name]!r} ({name})")
+    if xla.VERSION < (0, 12):
+        raise NotImplementedError(f"distributed.initialize with certificates needs jaxlib 0.12, this is {xla.VERSION_TEXT}")
+    return found
 
 
 def _collectives_kind() -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 import jaxlite as jax
 from jaxlite.devices import clusters, roll_call
+from lowering import xla
 from tests.pages import blocks_of
 
 # Each process gets its number, how many there are, and a port.
@@ -142,6 +144,29 @@ assert not jax.distributed.is_initialized()
 def test_together(count):
     codes, outputs = run(count, TOGETHER)
     assert codes == [0] * count, outputs
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with openssl")
+def test_processes_that_know_each_other_by_certificates(tmp_path):
+    def openssl(command):
+        subprocess.run(["openssl", *command.split()], cwd=tmp_path, check=True, capture_output=True)
+
+    openssl("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ca")
+    (tmp_path / "extensions").write_text("subjectAltName=URI:spiffe://test/process\nextendedKeyUsage=serverAuth,clientAuth\n")
+    for name in "01":
+        openssl(f"req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}")
+        openssl(f"x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile extensions -out {name}.pem")
+    codes, outputs = run(2, f"""
+os.chdir({str(tmp_path)!r})
+jax.config.update("jax_mtls_ca_file", "ca.pem")
+mesh, x = start(mtls_cert_file=f"{{RANK}}.pem", mtls_key_file=f"{{RANK}}.key", mtls_peer_uri_prefix="spiffe://test/",
+                verify_secure_credentials=True)
+assert float(total(mesh)(x)) == 28
+""")
+    if xla.VERSION < (0, 12):
+        assert codes == [1, 1] and "needs jaxlib 0.12" in outputs[0]
+    else:
+        assert codes == [0, 0], outputs
 
 
 def test_a_killed_process_ends_the_others():
@@ -354,6 +379,10 @@ def test_mpi4py_is_asked_by_name(monkeypatch):
     assert clusters.detect("mpi4py") == ("host0:61450", 4, 2, 1)
 
 
+ALONE = {"coordinator_address": "a:1", "num_processes": 1, "process_id": 0}
+FILES = ("mtls_cert_file", "mtls_key_file", "mtls_ca_file")
+
+
 @pytest.mark.parametrize("options, error, message", [
     ({}, ValueError, "coordinator_address should be defined."),
     ({"coordinator_address": "a:1"}, ValueError, "Number of processes must be defined."),
@@ -367,6 +396,9 @@ def test_mpi4py_is_asked_by_name(monkeypatch):
     ({"coordinator_address": "a:1", "num_processes": 1, "process_id": 0, "heartbeat_timeout_seconds": 0}, ValueError,
      "heartbeat_timeout_seconds must be a whole number of seconds, at least 1; got 0"),
     ({"coordinator_address": "a", "num_processes": 1, "process_id": 0}, ValueError, "must be 'host:port', got 'a'"),
+    ({**ALONE, "verify_secure_credentials": True}, ValueError, "there are no certificates"),
+    ({**ALONE, "mtls_cert_file": "a.pem", "mtls_ca_file": "b"}, ValueError, "got mtls_cert_file, mtls_ca_file; all of"),
+    ({**ALONE, **dict.fromkeys(FILES, "no such file")}, ValueError, r"no file 'no such file' \(mtls_cert_file\)"),
     ({"cluster_detection_method": "bus"}, ValueError, "takes one of 'ompi', 'slurm', 'k8s', 'mpi4py', 'deactivate' or "),
     ({"cluster_detection_method": "slurm"}, RuntimeError, "does not run under slurm"),
 ])  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -141,7 +142,9 @@ def _monoid_combine(monoid: str) -> Combine:
 _WIDER = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 _SEGMENTS = 8  # of a long axis that are added up side by side
 _LONG = 4096  # elements along an axis from which on that pays for another loop
-_ROWS = 16  # from which on a loop along the last axis, whose steps are columns, is better along the first one
+# Of memory: bytes of a line of the cache and of a page; lines that the cache has for each of the places in a page, and pages,
+# up to which a column's elements stay near.
+_LINE, _PAGE, _WAYS, _PAGES = 64, 4096, 16, 512
 
 
 def _accumulator(name: str, dtype: Any) -> Any:
@@ -176,7 +179,7 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
         x = _cast(ctx, x, shape, dtype, working)
         if is_long:
             totals = _in_segments(ctx, x, shape, run)
-        elif is_static and axis == len(shape) - 1 and aval.size // size >= _ROWS:
+        elif is_static and axis == len(shape) - 1 and _has_far_columns(aval.size // size, size * working.itemsize):
             totals = _by_loop_turned(ctx, x, shape, run)
         else:
             totals = _by_loop(ctx, x, shape, run)[1]
@@ -240,9 +243,15 @@ def _in_segments(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
     return pad(ctx, values, neutral, full, padding, run.dtype, -1)
 
 
+def _has_far_columns(rows: int, stride: int) -> bool:
+    """Whether the elements of a column, so many bytes from each other, are in too many pages, or compete for few places of
+    the cache, which they do if the stride has a power of two in it."""
+    shared = math.gcd(stride, _PAGE)
+    return min(rows, rows * stride // _PAGE) > _PAGES or shared > _LINE and rows > _WAYS * _PAGE // shared
+
+
 def _by_loop_turned(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
-    """The running totals along the last axis, which is the first one meanwhile. The elements of a column are far from each
-    other: if that is by a power of two, all of them compete for the same few places in the cache."""
+    """The running totals along the last axis, which is the first one meanwhile: two kernels more, to compile and to run."""
     last = len(shape) - 1
     turned = (shape[last], *shape[:last])
     x = ctx.transposed(x, shape, [last, *range(last)], run.dtype)

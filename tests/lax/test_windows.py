@@ -207,6 +207,13 @@ def test_long_axes(name, shape, axis, dtype, rng):
     check_cumulative(name, x.astype(dtype), axis, 2e-5 if dtype is f32 else 0.02)
 
 
+@pytest.mark.parametrize("shape, is_turned", [((100, 100), False), ((300, 300), False), ((256, 256), True), ((1500, 700), True),
+                                              ((20000, 20), False), ((64, 64), False), ((40, 1024), True)])
+def test_columns_that_are_far_apart_become_rows(shape, is_turned):
+    text = jaxlite.jit(lambda x: lax.cumsum(x, 1)).lower(jaxlite.ShapeDtypeStruct(shape, f32)).as_text()
+    assert ("stablehlo.transpose" in text) is is_turned
+
+
 def test_a_segment_of_a_long_product_may_leave_the_range_of_float32():
     x = np.ones(6000, f32)
     x[0], x[800:1040], x[5000] = 2.0**-120, 2, -0.5  # the second eighth is a factor of 2**240

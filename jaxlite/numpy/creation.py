@@ -188,12 +188,25 @@ def _flat_parts(object, dtype) -> tuple[list[Any], Ints]:
 @api
 def _joined(*parts, outer: Ints, dtype: Any):
     """Arrays of one shape laid out on the axes `outer`."""
-    parts = tuple(shaping.convert(part, dtype, False) for part in parts)
     shapes = {aval_of(part).shape for part in parts}
     if len(shapes) > 1:
         raise TypeError(f"jnp.array: the parts of a list have different shapes: {sorted(shapes)}")
+    if len(outer) > 1 and len(parts) > _FEW:  # by rows: XLA takes few parts into one loop
+        size = len(parts) // outer[0]
+        parts = tuple(_row(parts[start:start + size], outer[1:], dtype) for start in range(0, len(parts), size))
+        outer, shapes = outer[:1], {aval_of(parts[0]).shape}
+    parts = tuple(shaping.convert(part, dtype, False) for part in parts)
     result = shaping.concatenate([shaping.expand_dims(part, (0,)) for part in parts], 0)
     return shaping.reshape(result, outer + shapes.pop())
+
+
+_FEW = 8
+
+
+def _row(parts: tuple[Any, ...], outer: Ints, dtype: Any):
+    if any(isinstance(part, (Tracer, arrays.Array)) for part in parts):
+        return _joined(*parts, outer=outer, dtype=dtype)
+    return np.array(parts, dtype).reshape(outer + np.shape(parts[0]))
 
 
 def _place(object, dtype, copy: bool, device):

@@ -602,3 +602,21 @@ def test_arrays_of_keys_from_numbers():
         assert made.shape == (2,) and made.dtype == dtype and (jax.random.key_data(made) == word).all()
     with pytest.raises(TypeError, match="iota does not accept dtype key<fry>"):
         jax.lax.iota(dtype, 3)
+
+
+def test_matrices_of_scalars_are_joined_by_rows():
+    def rotation(angle):
+        c, s = jnp.cos(angle), jnp.sin(angle)
+        return jnp.array([[[c, -s, 0], [s, c, 0]], [[1, 2, 3], [4, 5, 6]], [[angle] * 3, [0.5, c, True]]])
+
+    parts = [eqn.invars for eqn in jax.make_jaxpr(rotation)(1.0).eqns if eqn.primitive.name == "concatenate"]
+    assert max(map(len, parts)) <= 8  # XLA makes one loop of few
+    c, s = np.cos(0.3), np.sin(0.3)
+    expected = [[[c, -s, 0], [s, c, 0]], [[1, 2, 3], [4, 5, 6]], [[0.3] * 3, [0.5, c, 1]]]
+    result = rotation(jnp.float32(0.3))
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+    wide = jnp.array([[jnp.ones((2, 3)), np.zeros((2, 3))], *[[np.full((2, 3), 7), np.eye(2, 3)]] * 4])
+    assert wide.shape == (5, 2, 2, 3) and wide[3, 0, 1, 1] == 7 and wide[4, 1].tolist() == np.eye(2, 3).tolist()
+    with pytest.raises(TypeError, match="different shapes"):
+        jnp.array([[jnp.ones(2), 1, 2]] * 4)

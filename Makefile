@@ -3,7 +3,7 @@
 #   make test         the suite, on the oldest supported jaxlib that this Python can install
 #   make test-latest  the suite on the newest supported jaxlib, with the code that users get (slower to compile), where a Python >= 3.12 is present
 #   make test-accelerators  compile for GPUs and TPUs that are not here; fetches their plugins, 300 MB; needs a Python >= 3.12
-#   make test-jax     the same programs with jaxlite and with JAX: what differs; JAX_ARGS="--seed 1 --sample 300 --only jnp.sort";
+#   make test-jax     signatures, and the same programs, with jaxlite and with JAX: what differs; JAX_ARGS="--seed 1 --sample 300 --only jnp.sort";
 #                     JAX_ARGS="--kind fresh --seed 7" draws all of them anew, and counts by areas
 #   make bench        jaxlite beside JAX, results written to benchmarks/RESULTS.md and docs/benchmarks.png
 #   make bench-quick  the same, coarsely and with fewer programs, in about three minutes; it writes nothing
@@ -41,6 +41,7 @@ test: .venv/.stamp
 	.venv/bin/python -m pytest $(PYTEST_ARGS)
 
 test-jax: .venv/.stamp .venv-jax/.stamp
+	.venv/bin/python tests/beside_jax/signatures.py
 	.venv/bin/python tests/beside_jax/compare.py $(JAX_ARGS)
 
 bench: .venv/.stamp .venv-jax/.stamp

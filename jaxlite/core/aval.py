@@ -199,7 +199,12 @@ class ShapedArray(AbstractValue):
     memory_space: MemorySpace
 
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None,
-                vma: Any = None, memory_space: MemorySpace = _DEVICE) -> ShapedArray:
+                vma: Any = None, memory_space: MemorySpace = _DEVICE,
+                manual_axis_type: ManualAxisType | None = None) -> ShapedArray:
+        if manual_axis_type is not None:
+            if manual_axis_type.unreduced or manual_axis_type.reduced:
+                raise NotImplementedError(f"ShapedArray takes the axes along which values vary, got {manual_axis_type}")
+            vma = manual_axis_type.varying
         if memory_space is not _DEVICE:
             return in_space(cls(shape, dtype, weak_type, sharding=sharding, vma=vma), memory_space)
         if sharding is not None:

@@ -327,12 +327,14 @@ def _count_eqns(jaxpr: Jaxpr) -> int:
     return len(jaxpr.eqns) + sum(map(_count_eqns, subjaxprs(jaxpr)))
 
 
-def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, before: Callable[[JaxprEqn], None] | None = None) -> list[Any]:
+def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, before: Callable[[JaxprEqn], None] | None = None,
+               propagate_source_info: bool = True) -> list[Any]:
     """Run a program equation by equation, under whatever trace is current.
 
     Args:
       consts, args: what the constvars and invars are, in order.
       before: called with each equation before it runs.
+      propagate_source_info: JAX's; equations have the line of the caller either way.
     Returns: the flat list of outputs.
     """
     if len(args) != len(jaxpr.invars) or len(consts) != len(jaxpr.constvars):

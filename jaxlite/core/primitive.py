@@ -273,10 +273,10 @@ class Primitive:
         self.batching = rule
         return rule
 
-    def def_eager(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Set what an eager call does instead of compiling the one operation: `rule(*args, **params)`."""
-        self.eager = rule
-        return rule
+    def def_eager(self, impl: Callable[..., Any]) -> Callable[..., Any]:
+        """Set what an eager call does instead of compiling the one operation: `impl(*args, **params)`."""
+        self.eager = impl
+        return impl
 
     def_impl = def_eager
     impl = property(lambda self: self.eager, doc="What an eager call does, where it was given.")

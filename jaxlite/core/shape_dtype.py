@@ -76,12 +76,12 @@ class ShapeDtypeStruct:
         return _unpickled, self._fields()
 
     @staticmethod
-    def like(array: Any) -> ShapeDtypeStruct:
+    def like(x: Any) -> ShapeDtypeStruct:
         """The type of an array, a scalar, or another description, which keeps its sharding."""
-        if isinstance(array, ShapeDtypeStruct):
-            return array
-        aval = aval_of(array)
-        sharding = getattr(array, "format", array.sharding) if getattr(array, "committed", False) else None
+        if isinstance(x, ShapeDtypeStruct):
+            return x
+        aval = aval_of(x)
+        sharding = getattr(x, "format", x.sharding) if getattr(x, "committed", False) else None
         return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
 
     @property

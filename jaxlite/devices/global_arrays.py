@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
+from jaxlite.core.array import deleted_error, device_of
 from jaxlite.core.aval import Ints, MemorySpace, ShapedArray, in_space, layout_of, layouts, space_of_kind, with_layout
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, treedef_is_leaf
 from jaxlite.core.values import aval_of
@@ -264,8 +265,8 @@ def xla_shape(shape: Ints, dtype: Any) -> Ints:
     return (*shape, *dtype.physical_element().shape)
 
 
-def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, arrays_: Sequence[Any] = (), *,
-                                         dtype: Any = None, **renamed: Any) -> Any:
+def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, arrays: Sequence[Any], *,
+                                         dtype: Any = None) -> Any:
     """An array from its shards, which are already on their devices; nothing is copied.
 
     Args:
@@ -276,47 +277,44 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
     Returns: the Array, committed.
     Raises: ValueError if devices, shapes or dtypes of the shards are not those that the sharding wants.
     """
-    given = renamed.pop("arrays", arrays_)
-    if not isinstance(given, (list, tuple)):
+    if not isinstance(arrays, (list, tuple)):
         raise TypeError("jaxlite.make_array_from_single_device_arrays `arrays` argument must be a list or tuple, but got "
-                        f"{type(given)}.")
-    if renamed:
-        raise TypeError(f"make_array_from_single_device_arrays has no argument {next(iter(renamed))!r}")
+                        f"{type(arrays)}.")
     shape = tuple(int(size) for size in shape)
     _check_sharding(sharding)
-    if any(hasattr(each, "_base_array") for each in given):
-        kinds = dict.fromkeys(each.dtype for each in given if hasattr(each, "dtype"))
-        if len(kinds) > 1 or not all(hasattr(each, "_base_array") for each in given):
+    if any(hasattr(each, "_base_array") for each in arrays):
+        kinds = dict.fromkeys(each.dtype for each in arrays if hasattr(each, "dtype"))
+        if len(kinds) > 1 or not all(hasattr(each, "_base_array") for each in arrays):
             raise ValueError(f"the shards of an array have one dtype; got {' and '.join(map(str, kinds))}")
         (kind,) = kinds
         return kind.wrap(make_array_from_single_device_arrays(
-            xla_shape(shape, kind), sharding, [each._base_array for each in given]))
-    for each in given:
+            xla_shape(shape, kind), sharding, [each._base_array for each in arrays]))
+    for each in arrays:
         if type(each) is not ArrayImpl:
             raise TypeError("When creating an array from single-device arrays, each of them must be an Array; got a "
                             f"{type(each)}")
         if each.is_deleted():
-            raise arrays.deleted_error(each)
+            raise deleted_error(each)
         if len(each._arrays) != 1 and type(each.sharding) is not xla.SingleDeviceSharding:
             raise ValueError("When making an array from single-device arrays the input arrays must have one shard each. An "
                              f"argument array had {len(each._arrays)} shard(s).")
-    if not given and dtype is None:
+    if not arrays and dtype is None:
         raise ValueError("dtype must be given if this process holds no shard of the array")
-    kind = given[0].dtype if dtype is None else dtypes.canonicalize_dtype(dtype)
+    kind = arrays[0].dtype if dtype is None else dtypes.canonicalize_dtype(dtype)
     local, wanted = sharding.shard_shape(shape), _plan(sharding, shape)[2]
-    for each in given:
+    for each in arrays:
         if each.shape != local:
             raise ValueError(f"Expected shard shape {local} doesn't match the single device array shape {each.shape}. The "
-                             f"array has the shape {shape}, the shard is on {arrays.device_of(each)}")
+                             f"array has the shape {shape}, the shard is on {device_of(each)}")
         if each.dtype != kind:
             raise ValueError(f"the shards of an array have one dtype; got {kind} and {each.dtype}")
-    by_device = {arrays.device_of(each): each for each in given}
-    if len(given) != len(wanted) or by_device.keys() != set(wanted):
+    by_device = {device_of(each): each for each in arrays}
+    if len(arrays) != len(wanted) or by_device.keys() != set(wanted):
         raise ValueError(f"the sharding has one shard on each of the devices {wanted}; got arrays on "
-                         f"{[arrays.device_of(each) for each in given]}")
+                         f"{[device_of(each) for each in arrays]}")
     aval = _aval(shape, kind)
     if type(sharding) is xla.SingleDeviceSharding:
-        return place(given[0], sharding)
+        return place(arrays[0], sharding)
     aval = in_space(aval, space_of_kind(sharding.memory_kind))
     return xla.assemble(aval, sharding, [by_device[device] for device in wanted])
 

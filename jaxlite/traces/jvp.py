@@ -35,9 +35,9 @@ class Zero:
     ndim = property(lambda self: self.aval.ndim, doc="The number of axes of the zeros.")
 
     @staticmethod
-    def from_primal_value(value: Any) -> Zero:
+    def from_primal_value(val: Any) -> Zero:
         """The vanishing tangent of a value."""
-        return zero_for(value)
+        return zero_for(val)
 
     def instantiate(self) -> Any:
         """An array of zeros."""

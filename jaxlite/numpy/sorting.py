@@ -90,7 +90,7 @@ def lexsort(keys, axis: int = -1, *, batch_size: int = 16):
 
     Args:
       keys: a sequence of arrays of one shape, or an array whose rows are the keys.
-      batch_size: how many keys JAX compares at once; the order is the same.
+      batch_size: how many rows of an array are compared at once; the order is the same.
     Raises: TypeError for no keys, ValueError for shapes that differ.
 
     >>> import jaxlite.numpy as jnp
@@ -100,6 +100,8 @@ def lexsort(keys, axis: int = -1, *, batch_size: int = 16):
     if isinstance(keys, (np.ndarray, ArrayImpl, Tracer)):
         if not aval_of(keys).shape:
             raise TypeError("iteration over a 0-d array")
+        if aval_of(keys).shape[0] > batch_size and aval_of(keys).ndim > 1:
+            return _lexsort_by_loop(keys, shaping.canonical_axis(axis, aval_of(keys).ndim - 1), batch_size)
         keys = shaping.unstack(keys) if aval_of(keys).shape[0] else ()
     if not isinstance(keys, Sequence) or not keys:
         raise TypeError("need sequence of keys with len > 0 in lexsort")
@@ -115,6 +117,23 @@ def lexsort(keys, axis: int = -1, *, batch_size: int = 16):
     axis = shaping.canonical_axis(axis, len(shape))
     positions = shaping.broadcasted_iota(dtype, shape, axis)
     return lax.sort((*arrays[::-1], positions), dimension=axis, num_keys=len(arrays))[-1]
+
+
+def _lexsort_by_loop(keys, axis: int, most: int):
+    """`lexsort` by the rows of an array, some at a time, from the least important ones on: each row read by itself is a kernel,
+    and takes 10 ms to compile."""
+    aval = aval_of(keys)
+    count = -(-aval.shape[0] // -(-aval.shape[0] // most))
+    missing = -aval.shape[0] % count  # rows in front that are all equal change nothing
+    keys = shaping.pad(keys, shaping.full((), 0, aval.dtype), [(missing, 0, 0)] + [(0, 0, 0)] * (aval.ndim - 1))
+    keys = shaping.reshape(keys, (keys.shape[0] // count, count, *aval.shape[1:]))
+
+    def step(positions, some):
+        moved = indexing.take_along_axis(some, positions[None], axis + 1)
+        return lax.sort((*shaping.unstack(moved)[::-1], positions), dimension=axis, num_keys=count)[-1], None
+
+    start = shaping.broadcasted_iota(dtypes.default_dtype(int), aval.shape[1:], axis)
+    return lax.scan(step, start, keys)[0]
 
 
 # --- partitions --------------------------------------------------------------------------------------

@@ -197,7 +197,7 @@ def test_cumulative_shapes(name, shape, axis, rng):
 
 @pytest.mark.parametrize("name", CUMULATIVE)
 @pytest.mark.parametrize("shape, axis, dtype", [
-    ((5001,), 0, f32), ((4096, 2), 0, f32), ((2, 4100), 1, np.float16), ((5001,), 0, np.int32)])
+    ((5001,), 0, f32), ((4096, 2), 0, f32), ((17, 1024), 1, f32), ((2, 4100), 1, np.float16), ((5001,), 0, np.int32)])
 def test_long_axes(name, shape, axis, dtype, rng):
     if name == "cumlogsumexp" and dtype is np.int32:
         return

@@ -80,6 +80,9 @@ def test_lexsort_matches_numpy():
     assert_equal(jnp.lexsort((first, second), axis=0), np.lexsort((first, second), axis=0))
     assert_equal(jnp.lexsort(first), np.lexsort(first))
     assert jnp.lexsort((1, 2)) == 0
+    many = np.random.default_rng(0).integers(0, 2, (35, 4, 30)).astype(np.float32)
+    assert_equal(jnp.lexsort(many), np.lexsort(many))
+    assert_equal(jnp.lexsort(many, axis=0), np.lexsort(many, axis=0))
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype.kind != "c"], ids=str)

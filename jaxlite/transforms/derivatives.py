@@ -32,7 +32,8 @@ from jaxlite.numpy.api import as_array, is_array_like
 from jaxlite.traces.jvp import Zero, cotangent_aval, has_no_tangents, instantiate, jvp_flat, tangent_aval, zeros_of
 from jaxlite.traces.linearize import linearize_flat, pushing_forward
 from jaxlite.traces.transpose import Linear, backward, has_wide_types
-from jaxlite.transforms.gradient_targets import VJP, NotNeeded
+from jaxlite.transforms.argument_marks import marks_of
+from jaxlite.transforms.gradient_targets import VJP, NotNeeded, NotSaveable
 
 # --- shared ------------------------------------------------------------------------------------------
 
@@ -151,11 +152,13 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
 
 
 @boundary
-def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
+def linearize(fun: Callable, *primals: Any, has_aux: bool = False, in_nzs: Any = None) -> Any:
     """The value of a function at a point, and its linear map of tangents there.
 
+    Args: `in_nzs` a bool, or a tuple of them with the tree of the arguments: whose tangents may be other than zero.
     Returns: (output, function of tangents), and the auxiliary data if `has_aux`. The function does not compute
-    `fun` again. It is a pytree of the values that it keeps, so it may go in and out of transformed functions.
+    `fun` again. It is a pytree of the values that it keeps, so it may go in and out of transformed functions. Its attribute
+    `out_nzs` says which tangents of the output may be other than zero.
 
     >>> import jaxlite
     >>> y, push = jaxlite.linearize(lambda x: x ** 2, 3.0)
@@ -164,7 +167,8 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     """
     leaves, tree = tree_flatten(primals)
     flat = _Flat(fun, tree, _debug("linearize", fun), has_aux)
-    nonzero = [not has_no_tangents(tangent_aval(aval_of(leaf))) for leaf in leaves]
+    varied = marks_of("linearize", "in_nzs", True if in_nzs is None else in_nzs, tree)
+    nonzero = [flag and not has_no_tangents(tangent_aval(aval_of(leaf))) for flag, leaf in zip(varied, leaves, strict=True)]
     with pushing_forward():
         outs, program = linearize_flat(flat, leaves, nonzero, flat.debug)
     count = flat.num_outs
@@ -193,6 +197,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
         return tree_unflatten(out_tree, tangents_out)
 
     apply = Partial(push, program.residuals)
+    apply.out_nzs = tree_unflatten(out_tree, nonzero_out)  # type: ignore[attr-defined]
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     return (out, apply, flat.aux(outs[count:])) if has_aux else (out, apply)
 
@@ -235,6 +240,12 @@ def _own_residuals(residuals: list[Any], leaves: list[Any], tree: Any) -> tuple[
                  for index, leaf in enumerate(leaves[start:start + child.num_leaves])
                  if not isinstance(leaf, (int, float, complex))}
     places = [positions.get(id(residual)) for residual in residuals]
+    opaque = [each for place, each in zip(places, residuals, strict=True) if place is None]
+    return places, _placed(places, residuals, tree), opaque
+
+
+def _placed(places: list[Any], residuals: list[Any], tree: Any) -> list[Any]:
+    """Those residuals that are arguments, argument by argument."""
     args_res: list[Any] = [NotNeeded()] * len(tree.children())
     for place, residual in zip(places, residuals, strict=True):
         if place is None:
@@ -246,7 +257,7 @@ def _own_residuals(residuals: list[Any], leaves: list[Any], tree: Any) -> tuple[
         else:
             before = args_res[number] if type(args_res[number]) is tuple else (NotNeeded(),) * child.num_leaves
             args_res[number] = (*before[:index], residual, *before[index + 1:])
-    return places, args_res, [each for place, each in zip(places, residuals, strict=True) if place is None]
+    return args_res
 
 
 def _children(tree: Any) -> Iterator[tuple[Any, int]]:
@@ -257,14 +268,32 @@ def _children(tree: Any) -> Iterator[tuple[Any, int]]:
         start += child.num_leaves
 
 
-def _joined_residuals(places: list[Any], args_res: list[Any], opaque: list[Any]) -> list[Any]:
-    rest = iter(opaque)
-    found = [next(rest) if place is None else args_res[place[0]] for place in places]
-    return [each[place[1]] if place is not None and type(each) is tuple else each
-            for place, each in zip(places, found, strict=True)]
+def _joined_residuals(places: list[Any], args_res: list[Any], opaque: list[Any], tree: Any) -> list[Any]:
+    """The residuals again. Of an argument that is a tree, there is a tuple of its leaves, or the tree in its place."""
+    rest, children = iter(opaque), tree.children()
+
+    def found(number: int, index: int) -> Any:
+        kept = args_res[number]
+        if treedef_is_leaf(children[number]):
+            return kept
+        return kept[index] if type(kept) is tuple and len(kept) == children[number].num_leaves else tree_leaves(kept)[index]
+
+    return [next(rest) if place is None else found(*place) for place in places]
 
 
-def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> Any:
+def _check_restored(function: str, places: list[Any], residuals: list[Any], paths: list[str]) -> None:
+    """Raises ValueError where the backward pass needs an argument that was not to be kept, and nobody gave it back."""
+    missing = [f"  * the argument at position args{paths[place]} of the differentiated function {function}"
+               for place, residual in zip(places, residuals, strict=True) if type(residual) is NotSaveable]
+    if missing:
+        raise ValueError("the VJP function was applied before restoring its not-saveable residuals.\n\nBecause of "
+                         "`saveable_args`, arguments of `jax.vjp` that the backward pass needs were replaced by "
+                         "`NotSaveable()` in the attribute `args_res` of the VJP function. Assign them before it is applied:\n"
+                         + "\n".join(missing))
+
+
+def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool, saveable_args: Any = True,
+         in_nzs: Any = True) -> Any:
     check_callable(fun)
     leaves, tree = tree_flatten(primals)
     flat = _Flat(fun, tree, _debug(name, fun), has_aux)
@@ -275,7 +304,9 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
                             "must itself be accumulated into a ref. Instead, use `jax.vjp` and bind a gradient ref using the "
                             "returned function's `with_refs` method; or close over the Ref, or choose other argnums.")
         return _vjp_of_refs(fun, leaves, avals, tree, has_aux)
-    nonzero = [not has_no_tangents(tangent_aval(aval)) for aval in avals]
+    varied = marks_of(name, "in_nzs", in_nzs, tree)
+    saveable = marks_of(name, "saveable_args", saveable_args, tree)
+    nonzero = [flag and not has_no_tangents(tangent_aval(aval)) for flag, aval in zip(varied, avals, strict=True)]
     outs, program = linearize_flat(flat, leaves, nonzero, flat.debug)
     count = flat.num_outs
     nonzero_out = program.nonzero[:count]
@@ -284,6 +315,12 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
     out_tree = flat.out_tree
 
     places, args_res, opaque = _own_residuals(program.residuals, leaves, tree)
+    is_kept = all(saveable)
+    if not is_kept:
+        starts = [start for _, start in _children(tree)]
+        own = [None if place is None else starts[place[0]] + place[1] for place in places]  # the argument's leaf
+        args_res = _placed(places, [residual if at is None or saveable[at] else NotSaveable()
+                                    for at, residual in zip(own, program.residuals, strict=True)], tree)
 
     @boundary
     def pull_back(args_res: list[Any], opaque: list[Any], cotangent: Any, *more: Any) -> Any:
@@ -291,12 +328,15 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
             raise TypeError(f"The function returned by `jaxlite.vjp` applied to {flat.debug.function} was called with "
                             f"{1 + len(more)} arguments, but takes one, of the structure of the single value that the "
                             "differentiated function returns: for `return x, y` it is called as pull((x_bar, y_bar)).")
-        residuals = _joined_residuals(places, args_res, opaque)
+        residuals = _joined_residuals(places, args_res, opaque, tree)
+        if not is_kept:
+            paths = [keystr(path) for path, _ in tree_flatten_with_path(tree_unflatten(tree, range(len(avals))))[0]]
+            _check_restored(flat.debug.location or flat.debug.function, own, residuals, paths)
         return _pull_back(jaxpr, nonzero_out, nonzero, avals, tree, out_tree, out_avals, residuals, cotangent)
 
     made: Any = pull_back
     made.in_tree, made.function, made.avals, made.refs = tree, flat.debug.location or flat.debug.function, avals, ()
-    made.out_tree = out_tree
+    made.out_tree, made.out_nzs = out_tree, tree_unflatten(out_tree, nonzero_out)
     pull = VJP(pull_back, args_res, opaque)
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     return out, pull, flat.aux(outs[count:]) if has_aux else None
@@ -333,14 +373,20 @@ def _vjp_of_refs(fun: Callable, leaves: list[Any], avals: list[Any], tree: Any, 
     paths = [keystr(path) for path, _ in tree_flatten_with_path(tree_unflatten(tree, leaves))[0]]
     made: Any = pull_back
     made.in_tree, made.function, made.avals, made.refs = tree, inner.function, inner.avals, places
-    made.out_tree = inner.out_tree.children()[0]
+    made.out_tree, made.out_nzs = inner.out_tree.children()[0], inner.out_nzs[0]
     return out, VJP(pull_back, *pull.args), aux
 
 
 @boundary
-def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = ()) -> Any:
+def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = (), saveable_args: Any = True,
+        in_nzs: Any = None) -> Any:
     """The value of a function, and the map from cotangents of its output to cotangents of its arguments.
 
+    Args:
+      saveable_args: a bool, or a tuple of them with the tree of the arguments: which ones the backward pass may keep. In the
+        place of others the attribute `args_res` of the function has `NotSaveable()`, to be replaced before it is called.
+      in_nzs: such bools: with respect to which ones to differentiate. The cotangents of others are zero. The attribute
+        `out_nzs` of the function says which arrays of the output then depend on the arguments.
     Returns: (output, function of a cotangent that gives a tuple, one entry for each argument), and the auxiliary data
     if `has_aux`. Cotangents of integer arguments are of dtype float0. The function is a pytree of the values that it
     keeps, so it may go in and out of transformed functions.
@@ -352,7 +398,7 @@ def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
     """
     if reduce_axes:
         raise NotImplementedError("reduce_axes argument to vjp is deprecated")
-    out, pull, aux = _vjp("vjp", fun, primals, has_aux)
+    out, pull, aux = _vjp("vjp", fun, primals, has_aux, saveable_args, True if in_nzs is None else in_nzs)
     return (out, pull, aux) if has_aux else (out, pull)
 
 

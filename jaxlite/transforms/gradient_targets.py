@@ -59,7 +59,13 @@ class NotNeeded(_Mark):
     __slots__ = ()
 
 
-for _kind in (GradValue, DontWant, GradRef, DidntWant, NotNeeded):
+class NotSaveable(_Mark):
+    """Stands for an argument that the backward pass needs, and `vjp` was not to keep."""
+
+    __slots__ = ()
+
+
+for _kind in (GradValue, DontWant, GradRef, DidntWant, NotNeeded, NotSaveable):
     _register(_kind)
 
 
@@ -76,6 +82,7 @@ class VJP(Partial):
                    doc="The function of what is kept and a cotangent. Libraries replace it, to make objects of it comparable.")
     in_tree = property(lambda self: self.func.in_tree, doc="The tree of the arguments.")
     out_tree = property(lambda self: self.func.out_tree, doc="The tree of the output.")
+    out_nzs = property(lambda self: self.func.out_nzs, doc="For each array of the output, whether it depends on the arguments.")
 
     def with_refs(self, *targets: Any) -> Any:
         """The same with targets for the gradients.

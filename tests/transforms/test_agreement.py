@@ -185,6 +185,38 @@ def test_vjp_functions_show_what_they_keep_of_the_arguments():
     assert str(sine.args_res) == "[NotNeeded()]" and sine(y)[0][0] == 2
 
 
+def test_a_backward_pass_that_must_not_keep_arguments():
+    fun = lambda x, y: (jnp.sin(x) * y["q"], y["q"] * 2)
+    x, y = jnp.float32(1.0), {"q": jnp.float32(2.0)}
+    expected = jax.vjp(fun, x, y)[1]((1.0, 1.0))
+    for saveable in ((True, False), (True, {"q": False}), False):
+        _, pull = jax.vjp(fun, x, y, saveable_args=saveable)
+        assert str(pull.args_res) == "[NotNeeded(), (NotSaveable(),)]"
+        with pytest.raises(ValueError, match=r"(?s)restoring.*saveable_args.*args\[1\]\['q'\] of the differentiated"):
+            pull((1.0, 1.0))
+        pull.args_res[1] = y
+        assert pull((1.0, 1.0)) == expected
+    assert jax.vjp(fun, x, y, saveable_args=(False, True))[1]((1.0, 1.0)) == expected  # x itself is not needed
+
+
+def test_arguments_that_do_not_vary():
+    fun = lambda x, y: {"a": jnp.sin(x) * y, "b": (y, 1.0)}
+    out, pull = jax.vjp(fun, 1.0, 2.0, in_nzs=(True, False))
+    assert pull.out_nzs == {"a": True, "b": (False, False)}
+    ones = jax.tree.map(jnp.ones_like, out)
+    assert pull(ones)[0] == jax.vjp(fun, 1.0, 2.0)[1](ones)[0] and pull(ones)[1] == 0
+    _, push = jax.linearize(fun, 1.0, 2.0, in_nzs=(True, False))
+    assert push.out_nzs == pull.out_nzs and push(1.0, 5.0) == jax.jvp(fun, (1.0, 2.0), (1.0, 0.0))[1]
+    program = jax.make_jaxpr(lambda x, y: jax.vjp(fun, x, y, in_nzs=False)[1](ones))(1.0, 2.0)
+    assert [eqn.primitive.name for eqn in program.eqns] == ["sin", "mul"]  # no derivatives
+    for marks, words in (((True,), "has 1 children while the corresponding container has 2"), (3, "must be a tree of bools"),
+                         ((True, (False,)), "in_nzs has 1 children")):
+        for transformed in (jax.vjp, jax.linearize):
+            with pytest.raises(ValueError, match=words):
+                transformed(fun, 1.0, 2.0, in_nzs=marks)
+
+
+
 def test_errors_of_backward_rules_are_those_of_jax():
     def with_backward(bwd):
         f = jax.custom_vjp(lambda x, y: (x * y).sum())

@@ -55,12 +55,14 @@ def _no_sum(value: Any, axis: int) -> Any:
 
 
 sum_over: Callable[[Any, int], Any] = _no_sum
+for_the_first: Callable[[Any, Any], Any] = _no_sum
 
 
-def set_summation(function: Callable[[Any, int], Any]) -> None:
-    """Say how to sum over an axis; done by jaxlite.custom_derivatives, which may use lax."""
-    global sum_over
-    sum_over = function
+def set_summation(over: Callable[[Any, int], Any], first: Callable[[Any, Any], Any]) -> None:
+    """Say how to sum over an axis, and how to make a batch of so many zeros but for the first example; done by
+    jaxlite.custom_derivatives, which may use lax."""
+    global sum_over, for_the_first
+    sum_over, for_the_first = over, first
 
 
 def _function(params: dict[str, Any]) -> Callable[..., Sequence[Any]]:
@@ -251,6 +253,10 @@ def _custom_vjp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None
 
         pairs = [(_without_axis(cotangent, dim), None) if type(cotangent) is Zero else (cotangent, dim)
                  for cotangent, dim in zip(cotangents, places.dims(), strict=True)]
+        if None in own and any(dim is not None for dim in (*residual_dims, *[dim for _, dim in pairs])):
+            # What all examples share has one cotangent: summed over the examples, it counts once.
+            pairs = [(each, dim) if dim is not None or type(each) is Zero or aval_of(each).is_high else
+                     (for_the_first(each, axis.size), 0) for each, dim in pairs]
         outs, out_dims = _in_batch(trace, axis, flat, (*residuals, *[each for each, _ in pairs]),
                                    (*residual_dims, *[dim for _, dim in pairs]))
         results = []

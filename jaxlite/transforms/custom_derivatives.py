@@ -30,6 +30,7 @@ from jaxlite.core.tree import (
     with_places,
 )
 from jaxlite.core.values import aval_of, is_array_like
+from jaxlite.lax import shaping
 from jaxlite.lax.reductions import reduce_sum
 from jaxlite.lax.shaping import convert
 from jaxlite.traces import custom_rules
@@ -38,7 +39,15 @@ from jaxlite.traces.jvp import Zero, instantiate, tangent_aval
 
 _remat_opt = loader("jaxlite.traces.remat_opt")
 
-custom_rules.set_summation(lambda value, axis: reduce_sum(value, (axis,)))
+
+
+def _for_the_first(value: Any, size: Any) -> Any:
+    aval = aval_of(value)
+    edges = [(0, size - 1, 0), *[(0, 0, 0)] * aval.ndim]
+    return shaping.pad(shaping.expand_dims(value, (0,)), np.zeros((), aval.dtype)[()], edges)
+
+
+custom_rules.set_summation(lambda value, axis: reduce_sum(value, (axis,)), _for_the_first)
 
 
 class SymbolicZero(Zero):
@@ -288,7 +297,8 @@ class custom_vjp(_Custom):
         self.bwd: Callable | None = None
         self.symbolic_zeros = self.optimize_remat = False
 
-    def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
+    def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False,
+               generic_batching: bool = False) -> None:
         """Set the rules.
 
         Args:
@@ -297,6 +307,7 @@ class custom_vjp(_Custom):
             None) for each differentiated argument.
           symbolic_zeros: give vanishing cotangents as `SymbolicZero`, and arguments of `fwd` with a flag `perturbed`.
           optimize_remat: where a `checkpoint` needs no residuals, it runs the function instead of `fwd`.
+          generic_batching: for JAX, where without it some batches of `bwd` are an error; here none are.
         Raises: NotImplementedError for both of these at once.
         """
         if symbolic_zeros and optimize_remat:

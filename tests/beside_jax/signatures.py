@@ -29,7 +29,7 @@ KNOWN = {
         "objects that programs do not make",
     r"\.colocated_python\.(func|obj)\.": "steps of its implementation",
     r"\.(lower_val|raise_val|read_loval|str_short)$": "called by position, or options by name",
-    r"\.(custom_gradient|defvjp)$": "logs and accumulators of JAX 0.12's backward passes are not there",
+    r"\.custom_gradient$": "logs and accumulators of JAX 0.12's backward passes are not there",
     r"\.compute_on$|pallas\.(Buffered|broadcast_to)$": "options for TPUs",
     r"\.(ShapeDtypeStruct|ShapedArray|swap|export|no_collectives|xla_metadata_call)$":
         "private parameters, and one that is a context's value",

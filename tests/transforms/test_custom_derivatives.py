@@ -659,3 +659,23 @@ def test_a_backward_function_runs_though_the_rules_after_it_give_none():
     for grad in (jax.grad(f, (0, 1)), jax.jit(jax.grad(f, (0, 1)))):
         assert grad(3.0, 1.0) == (1, 11)
     assert jax.grad(lambda x, s: (observe(x, s), x)[1], (0, 1))(3.0, 1.0) == (1, 0)  # nobody uses its results
+
+
+@pytest.mark.parametrize("options", [{}, {"generic_batching": True}])
+def test_the_cotangent_of_what_all_examples_share_counts_once(options):
+    def plain(x, y):
+        return 2.0 * x, x * y
+
+    ruled = jax.custom_vjp(plain)
+    back = lambda kept, ct: (2.0 * ct[0] + kept[1] * ct[1], kept[0] * ct[1])
+    ruled.defvjp(lambda x, y: (plain(x, y), (x, y)), back, **options)
+
+    def total(f, x, ys):
+        shared, parts = jax.vmap(f, in_axes=(None, 0), out_axes=(None, 0))(x, ys)
+        return (jnp.array([[3.0], [5.0]]) * shared).sum() + (parts * parts).sum()
+
+    x, ys = jnp.array([1.0, 2.0]), jnp.arange(6.0).reshape(3, 2)
+    for found, expected in zip(*(jax.grad(total, (1, 2))(f, x, ys) for f in (ruled, plain)), strict=True):
+        np.testing.assert_allclose(found, expected)
+    whole = jax.make_jaxpr(lambda x, y: jax.vjp(jax.vmap(ruled), x, y)[1]((x, y)))(ys, ys)
+    assert "pad" not in str(whole)

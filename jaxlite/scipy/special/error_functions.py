@@ -337,10 +337,11 @@ def ndtri(p):
 
 @custom_jvp
 def _log_ndtr(x):
-    is_low = x < -1
-    low, high = jnp.where(is_low, x, -1), jnp.where(is_low, 0, x)
-    below = jnp.log(_erfcx_of_large(low * -math.sqrt(0.5)) / 2) - low * low / 2
-    return jnp.where(is_low, below, jnp.log1p(lax.erfc(high * math.sqrt(0.5)) * -0.5))
+    # Beyond 1 both tails are exp(-x^2 / 2) erfcx(|x| / sqrt(2)) / 2; between, the integral is one of erf.
+    size = jnp.abs(x)
+    tail = 0.5 * _erfcx_of_large(jnp.maximum(size, 1) * math.sqrt(0.5))
+    missing = jnp.where(size > 1, jnp.exp(-0.5 * size * size) * tail, 0.5 - 0.5 * lax.erf(x * math.sqrt(0.5)))
+    return jnp.where(x < -1, jnp.log(tail) - 0.5 * size * size, jnp.log1p(-missing))
 
 
 @_log_ndtr.defjvp

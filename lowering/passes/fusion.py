@@ -69,6 +69,9 @@ COSTLY = REDUCTIONS | frozenset(
 _MOVES = REDUCTIONS | (_VIEWS - {"broadcast_in_dim"}) | frozenset(
     "pad concatenate stack dynamic_slice dynamic_update_slice gather".split())
 ELEMENTWISE = (FUSIBLE - _MOVES) | {"convert_element_type"}
+_COMPLEX = frozenset(
+    "exp exp2 expm1 log log1p sin cos tan sinh cosh tanh logistic sqrt rsqrt pow asin acos asinh acosh".split())
+_SEVERAL = _COMPLEX | {"sign"}  # of a complex operand they are several kernels
 _SLICES = frozenset("slice split unstack dynamic_slice".split())
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",
@@ -128,7 +131,7 @@ class _Value:
                 name in ("concatenate", "stack") and len(operands) > _MANY_PARTS):
             self.is_loop = False
         is_scaling = name == "div" and hasattr(eqn.invars[1], "val")
-        self.is_costly = name in COSTLY and not is_scaling
+        self.is_costly = name in COSTLY and not is_scaling and not _is_complex(aval)
         self.weight = _WEIGHT.get(name, 1) if operands or name not in _VIEWS else 0
         self.run = 1 if is_scaling else _HASH if name == "random_bits" else RUN_COST.get(name, 1)
         # XLA fuses what reads more than it writes into all readers or into none.
@@ -140,6 +143,10 @@ class _Value:
         self.readers: Kernels | None = None  # where a candidate would be computed if it is not written
         self.part = 1.0  # of its elements, which a copy computes: its readers may need a slice each
         self.instructions = self.work = 0.0
+
+
+def _is_complex(aval: Any) -> bool:
+    return getattr(getattr(aval, "dtype", None), "kind", "") == "c"
 
 
 Kernels = dict[_Value, int]  # kernel -> how many times it computes a value, under different indices
@@ -186,6 +193,7 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
     _write_counters(values, found)
     _write_bits(values, found)
     _write_repeated(values, found)
+    _write_complex(values, found)
     if needed > _LONG_KERNEL:
         _cut_long_kernels(values, found)
 
@@ -488,6 +496,15 @@ def _write_repeated(values: list[_Value], found: dict[Any, str]) -> None:
         if work >= _REPEATED_WORK and (repeated - value.size) * (work - _traffic(value)) > _REPEATED:
             found.setdefault(value.var, f"computed again for each row ({value.name} of {value.size} elements)")
             value.is_kernel = True
+
+
+def _write_complex(values: list[_Value], found: dict[Any, str]) -> None:
+    """Put barriers behind complex functions that several kernels read: XLA makes them of sines and exponentials in each."""
+    for value in values:
+        if value.name in _COMPLEX and value.is_loop and _is_complex(value.var.aval) and value.size >= _VECTOR:
+            if len(value.kernels) > 1 or any(user.name in _SEVERAL for user in value.users):
+                found.setdefault(value.var, f"a complex function with several readers ({value.name} of {value.size} elements)")
+                value.is_kernel = True
 
 
 def _write_factor(product: _Value, found: dict[Any, str]) -> None:

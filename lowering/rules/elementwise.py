@@ -91,14 +91,15 @@ def _abs(ctx: Any, x: Any) -> Any:
     greater = emit("maximum", *parts)
     is_small, is_large = ctx.compare(greater, number(least), "LT"), ctx.compare(greater, number(most), "GE")
 
-    def factor(small: float, large: float) -> Any:
-        return emit("select", is_large, number(large), emit("select", is_small, number(small), number(1.0)))
+    def scaled(value: Any, small: float, large: float) -> Any:
+        # Products of each factor, and not with the factor that is chosen: XLA makes one loop of that.
+        ordinary = emit("select", is_small, emit("multiply", value, number(small)), value)
+        return emit("select", is_large, emit("multiply", value, number(large)), ordinary)
 
-    scale = factor(up, down)
-    scaled = [emit("multiply", part, scale) for part in parts]
-    root = emit("sqrt", emit("add", *(emit("multiply", part, part) for part in scaled)))
+    squares = [emit("multiply", part, part) for part in (scaled(part, up, down) for part in parts)]
+    root = scaled(emit("sqrt", emit("add", *squares)), 1 / up, 1 / down)
     is_infinite = emit("or", *(ctx.compare(part, number(np.inf), "EQ") for part in parts), to=np.dtype(bool))
-    return emit("select", is_infinite, number(np.inf), emit("multiply", root, factor(1 / up, 1 / down)))
+    return emit("select", is_infinite, number(np.inf), root)
 
 
 @lowers("sign")

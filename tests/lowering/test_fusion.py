@@ -198,6 +198,19 @@ def test_factors_of_outer_products_are_not_computed_again_for_each_row():
     assert written(64) == [(64,)] and written(16) == []
 
 
+def test_complex_functions_that_several_kernels_read_are_written():
+    def f(x, *readers):
+        z = jnp.exp(1j * x)
+        return [reader(z) for reader in readers]
+
+    def written(*readers, size=100):
+        return [var.aval.dtype for var in barriers(lambda x: f(x, *readers), np.ones(size, np.float32))]
+
+    assert written(jnp.abs, jnp.angle) == written(jnp.sqrt) == [np.complex64]
+    assert written(jnp.abs) == written(lambda z: (z * z.conj()).real) == []  # one kernel
+    assert written(jnp.abs, jnp.angle, size=10) == []
+
+
 def test_what_sums_up_equal_parts_is_cut_between_them():
     def f(x):
         total = jnp.float32(0)

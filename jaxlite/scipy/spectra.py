@@ -81,17 +81,32 @@ class _Segments(NamedTuple):
         return self.nperseg - self.noverlap
 
 
+# The usual windows as sums of cosines: the coefficients, whose signs alternate. (F. J. Harris, "On the use of windows for
+# harmonic analysis with the discrete Fourier transform", 1978)
+_COSINES = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46), "blackman": (0.42, 0.5, 0.08), "boxcar": (1.0,)}
+
+
+def _window(name: Any, size: int) -> np.ndarray:
+    """A window by its name, periodic."""
+    if not isinstance(name, str) or name not in _COSINES:
+        from scipy.signal import get_window  # takes half a second to load
+
+        return get_window(name, size)
+    if size == 1:
+        return np.ones(1)
+    angles = np.arange(size) * (2 * np.pi / size)
+    return sum((-1) ** k * factor * np.cos(k * angles) for k, factor in enumerate(_COSINES[name]))
+
+
 def _segments(window, nperseg: int | None, noverlap: int | None, nfft: int | None, length: int | None) -> _Segments:
     if nperseg is not None and nperseg < 1:
         raise ValueError("nperseg must be a positive integer")
     if isinstance(window, (str, tuple)):
-        from scipy.signal import get_window  # with all of scipy.signal: only where a window is asked for by name
-
         nperseg = 256 if nperseg is None else nperseg
         if length is not None and nperseg > length:
             source.warn(f"nperseg = {nperseg} is greater than input length  = {length}, using nperseg = {length}")
             nperseg = length
-        win = get_window(window, nperseg)
+        win = _window(window, nperseg)
     else:
         win = np.asarray(window)
         if win.ndim != 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -10,7 +12,7 @@ import scipy.signal as reference
 
 import jaxlite
 import jaxlite.numpy as jnp
-from jaxlite.scipy import signal
+from jaxlite.scipy import signal, spectra
 
 REAL = np.random.default_rng(0).normal(size=(2, 60))
 COMPLEX = REAL + 1j * REAL[::-1]
@@ -46,13 +48,13 @@ def test_densities(options, x64):
 
 @pytest.mark.parametrize("length, boundary", [(16, True), (17, True), (16, False)])
 def test_there_and_back(length, boundary, x64):
-    _, _, spectra = reference.stft(REAL, nperseg=length, boundary="zeros" if boundary else None)
+    _, _, given = reference.stft(REAL, nperseg=length, boundary="zeros" if boundary else None)
     options = {"nperseg": length, "boundary": boundary}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # where the ends have no weight
-        close(signal.istft(spectra, **options)[1:], reference.istft(spectra, **options)[1:])
+        close(signal.istft(given, **options)[1:], reference.istft(given, **options)[1:])
     if boundary:
-        moved = jnp.moveaxis(spectra, (-1, -2), (0, -1))
+        moved = jnp.moveaxis(given, (-1, -2), (0, -1))
         np.testing.assert_allclose(signal.istft(moved, nperseg=length, time_axis=0, freq_axis=-1)[1][:60], REAL.T, atol=1e-10)
         _, again = signal.istft(signal.stft(COMPLEX, nperseg=length)[2], nperseg=length, input_onesided=False)
         np.testing.assert_allclose(again[:, :60], COMPLEX, atol=1e-10)
@@ -68,3 +70,15 @@ def test_what_is_refused():
         signal.welch(REAL, nperseg=8, average="mode")
     with pytest.raises(ValueError, match="at least 2d"):
         signal.istft(REAL[0])
+
+
+@pytest.mark.parametrize("window", ["hann", "hamming", "blackman", "boxcar", "parzen", ("kaiser", 8.0)])
+@pytest.mark.parametrize("size", [1, 2, 7, 16])
+def test_windows_are_scipys(window, size):
+    np.testing.assert_allclose(spectra._window(window, size), reference.get_window(window, size), atol=1e-15)
+
+
+def test_usual_windows_need_no_scipy():
+    code = ("import sys, jaxlite.numpy as jnp; from jaxlite.scipy import signal; signal.welch(jnp.ones(64), nperseg=16); "
+            "print('scipy.signal' in sys.modules)")
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

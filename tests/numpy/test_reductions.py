@@ -263,3 +263,13 @@ def test_variance_of_four_bits():
     assert jnp.var(x, dtype="float32") == 3.5
     np.testing.assert_allclose(jnp.std(x, dtype="float32") ** 2, 3.5, rtol=1e-6)
     assert jnp.nanvar(x, dtype="bfloat16") == 3.5
+
+
+def test_complex_extremes_of_equal_real_parts_have_the_gradient_of_the_one_that_is_taken():
+    x = jnp.array([[2 - 4j, 3j, 1.0], [2 - 1j, 1.0, 1.0]], jnp.complex64)
+    for reduce, expected in ((jnp.min, [[1, 1, 0.5], [0, 0, 0.5]]), (jnp.max, [[0, 0, 0.5], [1, 1, 0.5]])):
+        for keepdims in (False, True):
+            pull = jaxlite.vjp(lambda x, reduce=reduce, keepdims=keepdims: reduce(x, axis=0, keepdims=keepdims), x)
+            np.testing.assert_array_equal(pull[1](jnp.ones_like(pull[0]))[0], expected)
+        batched = jaxlite.vmap(jaxlite.jit(jaxlite.grad(lambda x, reduce=reduce: reduce(x).real)))(x.T)
+        np.testing.assert_array_equal(batched, np.transpose(expected))

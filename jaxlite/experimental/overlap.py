@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.compilation.jit import jit
+from jaxlite.compilation.program import trace_call
 from jaxlite.core import source
 from jaxlite.core.aval import ShapedArray
-from jaxlite.core.jaxpr import DebugInfo, Jaxpr, Literal, Var
-from jaxlite.core.staging import trace_to_jaxpr
-from jaxlite.core.tree import tree_flatten, tree_unflatten
-from jaxlite.core.values import aval_of
+from jaxlite.core.jaxpr import Jaxpr, Literal, Var
 from jaxlite.lax.shaping import optimization_barrier_p
 
 __all__ = ["program_order"]
@@ -54,17 +52,8 @@ def program_order(f: Callable[..., Any] | None = None, *, enforce: bool, strict_
 
     @source.wraps(f)
     def ordered(*args: Any, **kwargs: Any) -> Any:
-        leaves, tree = tree_flatten((args, kwargs))
-        out_tree: Any = None
-
-        def flat(*leaves: Any) -> list[Any]:
-            nonlocal out_tree
-            args, kwargs = tree_unflatten(tree, leaves)
-            outs, out_tree = tree_flatten(f(*args, **kwargs))
-            return outs
-
-        jaxpr, consts = trace_to_jaxpr(flat, [aval_of(leaf) for leaf in leaves], DebugInfo("program_order", ordered.__name__))
-        return tree_unflatten(out_tree, _in_order(jaxpr, consts, leaves, strict_in, strict_out))
+        jaxpr, consts, leaves, (_, out_tree) = trace_call("program_order", f, args, kwargs)
+        return out_tree.unflatten(_in_order(jaxpr, consts, leaves, strict_in, strict_out))
 
     return ordered
 

@@ -31,7 +31,6 @@ from jaxlite.numpy.api import (
     is_complex,
     plain_axes,
 )
-from jaxlite.transforms.custom_derivatives import custom_jvp
 
 Axis = Any  # None, an int, the name of an axis that vmap binds, or a tuple of those
 _COLLECTIVES = {lax.reduce_sum: "psum", lax.reduce_max: "pmax", lax.reduce_min: "pmin"}
@@ -215,38 +214,13 @@ def _extreme(name: str, a, axis, keepdims: bool, initial, where, reducer: Callab
 
 
 def _complex_extreme(name: str, a, axes: Ints, keepdims: bool, where, reducer: Callable, identity: Callable):
-    """Lexicographic: the extreme real part, then the extreme imaginary part among those that have it."""
+    """Lexicographic, as `reducer` compares; NaN if there is one, which it may pass over."""
     fill = identity(lax.real(a).dtype)
     a = _masked(name, a, where, complex(fill, fill))
-    return _shared_among_equal(a, _lexicographic(shaping.stop_gradient(a), axes, fill, reducer), axes, keepdims)
-
-
-def _shared_among_equal(a, extreme, axes: Ints, keepdims: bool):
-    """A known extreme, with the derivative of `lax.reduce_max`: that of the elements which are equal to it, on average."""
-
-    @custom_jvp
-    def of(a, extreme):
-        return extreme if keepdims else shaping.squeeze(extreme, axes)
-
-    @of.defjvp
-    def derivative(primals, tangents):
-        a, extreme = primals
-        attained = shaping.convert(lax.eq(a, _broadcast_to(extreme, a.shape)), a.dtype, False)
-        total = lax.div(*(lax.reduce_sum(each, axes) for each in (lax.mul(tangents[0], attained), attained)))
-        return of(a, extreme), _keep(total, a.shape, axes, keepdims)
-
-    return of(a, extreme)
-
-
-def _lexicographic(a, axes: Ints, fill, reducer: Callable):
-    shape = a.shape
-    real, imag = lax.real(a), lax.imag(a)
-    best = _keep(reducer(real, axes), shape, axes, True)
-    ties = real == _broadcast_to(best, shape)
-    second = _keep(reducer(lax.select(ties, imag, shaping.full_like(imag, fill)), axes), shape, axes, True)
-    any_nan = _keep(lax.reduce_or(lax.ne(a, a), axes), shape, axes, True)
-    result = lax.complex(best, second)
-    return lax.select(any_nan, shaping.full_like(result, complex(np.nan, np.nan)), result)
+    any_nan = lax.reduce_or(lax.ne(a, a), axes)
+    result = reducer(a, axes)
+    result = lax.select(any_nan, shaping.full_like(result, complex(np.nan, np.nan)), result)
+    return _keep(result, a.shape, axes, keepdims)
 
 
 @api

@@ -75,8 +75,47 @@ def _concatenate(ctx: Any, *operands: Any, dimension: int) -> Any:
 @lowers("pad")
 def _pad(ctx: Any, x: Any, value: Any, *, padding_config: Any) -> Any:
     low, high, inner = zip(*padding_config, strict=True) if padding_config else ((), (), ())
+    row = _diagonal_row(ctx, padding_config)
+    if row:
+        return _diagonal(ctx, x, value, row, low[-1])
     return ctx.emit1("stablehlo.pad", x, value, edge_padding_low=ctx.i64s(low), edge_padding_high=ctx.i64s(high),
                      interior_padding=ctx.i64s(inner))
+
+
+def _diagonal_row(ctx: Any, padding_config: Any) -> int:
+    """The length of the rows in which the elements of a padded last axis are a diagonal, one further in each row; or 0."""
+    (out,), (aval, _) = ctx.eqn.outvars, ctx.avals_in
+    if not padding_config or any(map(any, padding_config[:-1])) or any(type(size) is not int for size in out.aval.shape):
+        return 0
+    (low, high, row), elements, total = padding_config[-1], aval.shape[-1], out.aval.shape[-1]
+    is_diagonal = row and min(low, high) >= 0 and total % row == 0 and 1 < elements <= row - low % row
+    return row if is_diagonal and total < 1 << 31 and aval.dtype.kind in "biufc" else 0
+
+
+def _diagonal(ctx: Any, x: Any, value: Any, row: int, start: int) -> Any:
+    """`x` along a diagonal of flattened matrices whose rows have this length. Start is the place of the first element.
+
+    XLA:CPU divides the place of each element of a padded array by the distance of elements, one at a time. The choice
+    between the elements' rows and the value is made for several at once, and fused into the consumer.
+    """
+    (out,), (aval, _) = ctx.eqn.outvars, ctx.avals_in
+    batch, dtype, integer = aval.shape[:-1], aval.dtype, np.dtype(np.int32)
+    shape = (*batch, out.aval.shape[-1] // row, row)
+    above = start // row
+    below = shape[-2] - above - aval.shape[-1]
+    none = [0] * len(batch)
+    if above or below:
+        x = ctx.value("stablehlo.pad", [x, value], shape[:-1], dtype, edge_padding_low=ctx.i64s((*none, above)),
+                      edge_padding_high=ctx.i64s((*none, below)), interior_padding=ctx.i64s((*none, 0)))
+    axes = range(len(shape))
+    rows, columns = (ctx.value("stablehlo.iota", [], shape, integer, iota_dimension=ctx.i64(axis)) for axis in axes[-2:])
+    offset = start % row - above
+    if offset:
+        rows = ctx.value("stablehlo.add", [rows, ctx.constant(offset, integer, shape)], shape, integer)
+    wide = ctx.value("stablehlo.broadcast_in_dim", [x], shape, dtype, broadcast_dimensions=ctx.i64s(axes[:-1]))
+    filled = ctx.broadcast(value, (), shape, dtype)
+    return ctx.emit1("stablehlo.reshape", ctx.value(
+        "stablehlo.select", [ctx.compare(rows, columns, "EQ"), wide, filled], shape, dtype))
 
 
 def _static_slice(ctx: Any, x: Any, aval: Any, axis: int, start: int, size: int) -> Any:

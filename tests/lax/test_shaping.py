@@ -11,6 +11,7 @@ import pytest
 
 import jaxlite
 from jaxlite import lax
+from jaxlite import numpy as jnp
 from jaxlite.core.primitive import Primitive
 from jaxlite.lax import shaping
 
@@ -173,7 +174,8 @@ def spread(x: np.ndarray, config: Any, value: Any) -> np.ndarray:
 
 
 CONFIGS = [((1, 2, 0), (0, 0, 1), (-1, 3, 2)), ((0, 0, 0), (-1, -1, 0), (2, -3, 1)),
-           ((-1, -1, 0), (0, 0, 0), (0, 0, 0))]
+           ((-1, -1, 0), (0, 0, 0), (0, 0, 0)),
+           *[((0, 0, 0), (0, 0, 0), last) for last in ((0, 0, 4), (1, 0, 5), (6, 5, 5), (3, 3, 5), (5, 4, 4), (8, 3, 4))]]
 SHAPINGS = [
     ("broadcast_in_dim", lambda x: lax.broadcast_in_dim(x, (5, 2, 3, 4), (1, 2, 3)),
      lambda x: np.broadcast_to(x, (5, 2, 3, 4))),
@@ -205,6 +207,16 @@ def test_shapes_and_order_match_numpy():
         want = numpy(X)
         assert result.dtype == np.float32 and np.array_equal(result, want) and result.shape == want.shape, name
         assert name in str(jaxlite.make_jaxpr(ours)(X))
+
+
+def test_elements_that_are_a_diagonal_of_rows_are_chosen_and_not_padded():
+    def is_padded(rows: int, columns: int, offset: int) -> bool:
+        take = jaxlite.linear_transpose(lambda x: jnp.diagonal(x, offset, -2, -1), np.zeros((3, rows, columns), np.float32))
+        length = jnp.diagonal(np.zeros((rows, columns)), offset).size
+        return "stablehlo.pad" in jaxlite.jit(take).lower(np.zeros((3, length), np.float32)).as_text()
+
+    assert not is_padded(7, 7, 0) and not is_padded(5, 7, 0)
+    assert is_padded(7, 7, 1)  # the row that has no element
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("float64", "int64", "uint64", "complex128")])

@@ -596,8 +596,6 @@ def unravel_index(indices, shape: Any) -> tuple[Any, ...]:
     Negative positions count from the end; those out of range give the first or last element.
     """
     check_arrays("unravel_index", indices)
-    if dtypes.kind(aval_of(indices).dtype) not in "iub":
-        raise TypeError(f"jnp.unravel_index: indices must be integers, got dtype {aval_of(indices).dtype}")
     sizes: list[Any] = [
         size if isinstance(size, (Tracer, ArrayImpl, np.integer)) and size.shape == () and dtypes.kind(size.dtype) in "iu"
         else shape_of((size,))[0] for size in (shape if hasattr(shape, "__iter__") else (shape,))]
@@ -608,7 +606,7 @@ def unravel_index(indices, shape: Any) -> tuple[Any, ...]:
         found.append(index)
     # What is left is 0 for positions in range, -1 for those that count from the end.
     above = arithmetic.greater(rest, 0)
-    if dtypes.kind(aval_of(rest).dtype) == "i":
+    if dtypes.kind(aval_of(rest).dtype) != "u":
         below = arithmetic.less(rest, -1)
         found = [selection.where(below, 0, index) for index in found]
     return tuple(selection.where(above, size - 1, index) for size, index in zip(sizes, reversed(found), strict=True))

@@ -7,9 +7,11 @@ norms, `decompositions.py` factorizations, which use `jaxlite.lax.linalg`. Funct
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -341,15 +343,31 @@ def pinv(a, rtol=None, hermitian: bool = False, *, rcond=None):
     dtype = aval_of(a).dtype
     if not min(rows, columns):
         return shaping.full((*batch, columns, rows), 0, dtype)
+    return _pinv(a, 10.0 * max(rows, columns) * parts.epsilon(a) if rtol is None else rtol, hermitian)
+
+
+@partial(custom_jvp, nondiff_argnums=(2,))
+def _pinv(a, rtol, hermitian: bool):
     u, s, vh = svd(a, full_matrices=False, hermitian=hermitian)
-    if rtol is None:
-        rtol = 10.0 * max(rows, columns) * parts.epsilon(s)
-    cutoff = rtol * reductions.max(s, axis=-1)
-    kept = s > parts.expand(cutoff, -1)
+    kept = s > parts.expand(rtol * reductions.max(s, axis=-1), -1)
     # A singular value of NaN is kept.
-    inverse = selection.where(arithmetic.logical_or(kept, ufuncs.isnan(s)), arithmetic.divide(1, s), 0)
-    inverse = shaping.convert(inverse, dtype, False)
-    return linear.matmul(parts.columns_scaled(parts.adjoint(vh), inverse), parts.adjoint(u), precision="highest")
+    divisors = selection.where(arithmetic.logical_or(kept, ufuncs.isnan(s)), s, math.inf)
+    return linear.matmul(parts.adjoint(vh), parts.adjoint(u) / parts.expand(divisors, -1), precision="highest")
+
+
+@_pinv.defjvp
+def _pinv_jvp(hermitian: bool, primals: Sequence[Any], tangents: Sequence[Any]):
+    """Of matrices that keep their rank: Golub and Pereyra (1973). It needs no derivative of singular vectors, which do not
+    have one where singular values are equal. Products are in the order that keeps them small."""
+    (a, rtol), (da, _) = primals, tangents
+    times: Callable[..., Any] = lambda *factors: functools.reduce(partial(linear.matmul, precision="highest"), factors)
+    p = _pinv(a, rtol, hermitian)
+    ph, dah = parts.adjoint(p), parts.adjoint(da)
+    if aval_of(a).shape[-2] >= aval_of(a).shape[-1]:
+        rows, columns = times(times(p, ph), dah), times(times(dah, ph), p)
+        return p, rows - times(times(rows, a), p) + columns - times(times(p, a), columns) - times(times(p, da), p)
+    rows, columns = times(p, times(ph, dah)), times(dah, times(ph, p))
+    return p, rows - times(rows, times(a, p)) + columns - times(p, times(a, columns)) - times(p, times(da, p))
 
 
 @api

@@ -26,7 +26,7 @@ def _log_add(name: str, exponential: Callable, base: float) -> Callable[[Any, An
     def lesser_of(x, y):
         """The lesser power over the greater one."""
         below = -lax.abs(lax.sub(x, y))
-        return exponential(lax.min(below, constant(0, below)))  # which changes nothing: why it is here, `nn.softplus` says
+        return exponential(lax.min(constant(0, below), below))  # which changes nothing: why it is here, `nn.softplus` says
 
     def of_finite(x, y):  # x or y: without a selection XLA:CPU hands this, and what sums it up, to a fast library
         return lax.max(x, y) + scaled(lax.log1p(lesser_of(x, y)), 1 / log_base)

@@ -350,7 +350,7 @@ def ldexp(x1, x2, /):
     x, shift = promote_ranks("ldexp", x, lax.convert_element_type(x2, np.int32))
     # Three powers of two reach from the least to the greatest float.
     limit = _strong(3 * (bias - 2), shift)
-    shift = lax.max(lax.min(shift, limit), -limit)
+    shift = lax.max(-limit, lax.min(limit, shift))
     third = lax.div(shift, _strong(3, shift))
     return _scaled(x, shift - (third + third), third, third)
 

@@ -605,6 +605,7 @@ KINKS: list[tuple[str, Callable, Any, Any]] = [
     ("cholesky of an asymmetric", lambda x: jnp.linalg.cholesky(x),
      [[4., 1.], [0., 3.]], [[0.223308281, 0.213533752], [0.213533752, 0.291729983]]),
     ("pinv of a singular matrix", jnp.linalg.pinv, [[1., 2.], [2., 4.]], [[0.0048, -0.0144], [-0.0144, -0.0768]]),
+    ("pinv of equal singular values", jnp.linalg.pinv, [[1., 0.], [0., 1.]], [[-1., -1.], [-1., -1.]]),
     ("exp overflow", jnp.exp, [1000., -1000.], [inf, 0.]),
     ("expm1 of a small number", jnp.expm1, 1e-20, 1.),
     ("tanh far away", jnp.tanh, [-50., 50.], [0., 0.]),

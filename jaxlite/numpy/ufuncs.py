@@ -5,6 +5,7 @@ exponentials, trigonometry, signs and parts of floats, rounding, complex parts, 
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -86,6 +87,7 @@ from jaxlite.numpy.arithmetic import (  # noqa: F401
     with_methods,
 )
 from jaxlite.numpy.creation import asarray
+from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
 from lowering.xla import VERSION
 
 # --- exponentials and logarithms ---------------------------------------------------------------------
@@ -168,21 +170,38 @@ def _hypot(x, y):
     if dtype.itemsize < 4:  # squares are exact in float32, and most of them in its range
         wide = (lax.convert_element_type(each, np.float32) for each in (x, y))
         return lax.convert_element_type(_hypot(*wide), dtype)
-    # Where squares would leave the range of the dtype, all is multiplied by a power of two: no rounding, and no derivative.
-    info, (size_x, size_y) = dtypes.finfo(dtype), (lax.abs(x), lax.abs(y))
+    return _length(x, y)
+
+
+@custom_jvp
+def _length(x, y):
+    _, root, back, none, infinite = _squares(x, y)
+    return where_same(infinite, constant(math.inf, x), where_same(none, constant(0, x), root * back))
+
+
+def _squares(x, y) -> tuple[Any, ...]:
+    """x and y times a power of two where their squares would leave the range of the dtype; the root of the sum of these
+    squares, or 1 where both are 0; the inverse power; where both are 0, and where one is infinite."""
+    info, (size_x, size_y) = dtypes.finfo(dtype_of(x)), (lax.abs(x), lax.abs(y))
     long, exponent = lax.max(size_x, size_y), 3 * info.maxexp // 4
     is_long = long >= constant(2.0 ** (info.maxexp // 2 - 1), x)
     is_short = long <= constant(2.0 ** ((info.minexp + info.nmant) // 2 + 1), x)
-    inf, zero, one, half, up, down = (constant(each, x) for each in (math.inf, 0, 1, 0.5, 2.0 ** exponent, 2.0 ** -exponent))
+    inf, zero, one, up, down = (constant(each, x) for each in (math.inf, 0, 1, 2.0 ** exponent, 2.0 ** -exponent))
     scale = where_same(is_long, down, where_same(is_short, up, one))
     back = where_same(is_long, up, where_same(is_short, down, one))
-    none, infinite = long == zero, (size_x == inf) | (size_y == inf)
-    squares = lax.square(x * scale) + lax.square(y * scale)
-    length = lax.sqrt(where_same(none, one, squares)) * back
-    length = where_same(none, (size_x + size_y) * half, length)  # which has a derivative at 0
-    return where_same(infinite, inf, length)
+    none, scaled = long == zero, (x * scale, y * scale)
+    squares = where_same(none, one, lax.square(scaled[0]) + lax.square(scaled[1]))
+    return scaled, lax.sqrt(squares), back, none, (size_x == inf) | (size_y == inf)
 
 
+def _length_jvp(primals, tangents):
+    scaled, root, _, none, _ = _squares(*primals)
+    terms = [where_same(none, constant(0.5, x), x / root) * tangent for x, tangent in zip(scaled, tangents, strict=True)
+             if not isinstance(tangent, SymbolicZero)]
+    return _length(*primals), functools.reduce(operator.add, terms)
+
+
+_length.defjvp(_length_jvp, symbolic_zeros=True)
 hypot = binary("hypot", strong_arrays(_hypot) if VERSION < (0, 12) else _hypot,  # as JAX of the same jaxlib
                "sqrt(x1 ** 2 + x2 ** 2), element by element, without overflow.", promote_inexact)
 
@@ -313,29 +332,32 @@ def frexp(x, /) -> tuple[Any, Any]:
     (x,) = promote_inexact("frexp", x)
     if kind_of(x) == "c":
         raise TypeError("frexp does not support complex-valued inputs")
+    return _parts(x)
+
+
+@custom_jvp
+def _parts(x) -> tuple[Any, Any]:
     exponent_bits, mantissa_bits, bias = _float_layout(dtype_of(x))
     bits = _bits(x)
     number: Callable[[int], Any] = lambda value: constant(value, bits)
-    mantissa_mask = (1 << mantissa_bits) - 1
-    exponent_mask = (1 << exponent_bits) - 1
-    field = lax.shift_right_arithmetic(bits, number(mantissa_bits)) & exponent_mask
-    mantissa = bits & number(mantissa_mask)
-    is_zero = field | mantissa == 0
-    # A subnormal number has its leading bit somewhere in the mantissa; shifted up, it is like the others.
-    shift = lax.clz(mantissa) - exponent_bits
-    subnormal = field == 0
-    mantissa = where_same(subnormal, lax.shift_left(mantissa, shift) & mantissa_mask, mantissa)
-    exponent = where_same(subnormal, 1 - shift, field) - number(bias - 1)
-    sign = bits & number(-1 << (exponent_bits + mantissa_bits))
-    fraction = sign | (bias - 1) << mantissa_bits | mantissa
-    plain = is_zero | (field == exponent_mask)
-    exponent = lax.convert_element_type(where_same(plain, number(0), exponent), np.int32)
-    # The scaling is exact and has a derivative, but subnormal numbers count as 0 in arithmetic. In two steps it reaches far
-    # enough: the exponent of a normal number is hardly larger than its negative may be.
-    half = lax.shift_right_arithmetic(exponent, _strong(1, exponent))
-    scaled = _scaled(x, -half, half - exponent)
-    mantissa = where_same(plain, x, where_same(subnormal, lax.bitcast_convert_type(fraction, dtype_of(x)), scaled))
-    return mantissa, exponent
+    size = bits & number((1 << (exponent_bits + mantissa_bits)) - 1)
+    # The size of a subnormal number is a number of its smallest units, which as a float has an exponent like the others.
+    subnormal = size < number(1 << mantissa_bits)
+    plain = (size == number(0)) | (size >= number(((1 << exponent_bits) - 1) << mantissa_bits))
+    shifted = where_same(subnormal, _bits(lax.convert_element_type(size, dtype_of(x))), size)
+    field = lax.shift_right_logical(shifted, number(mantissa_bits))
+    exponent = field - where_same(subnormal, number(2 * bias + mantissa_bits - 2), number(bias - 1))
+    fraction = bits ^ size | shifted & number((1 << mantissa_bits) - 1) | number((bias - 1) << mantissa_bits)
+    mantissa = where_same(plain, x, lax.bitcast_convert_type(fraction, dtype_of(x)))
+    return mantissa, lax.convert_element_type(where_same(plain, number(0), exponent), np.int32)
+
+
+@_parts.defjvp
+def _parts_jvp(primals, tangents):
+    (x,), (mantissa, exponent) = primals, (out := _parts(*primals))
+    # The power of two by which x was multiplied, rounded where it is subnormal; subnormal numbers count as 0 in arithmetic.
+    scale = where_same(lax.is_finite(x) & (x != constant(0, x)), mantissa / x, constant(1, x))
+    return out, (lax.stop_gradient(scale) * tangents[0], np.zeros(exponent.shape, dtypes.float0))
 
 
 @api

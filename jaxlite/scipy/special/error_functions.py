@@ -3,7 +3,7 @@ distribution and its inverse, Owen's T.
 
 Rational approximations are W. Cody's (Math. Comp. 23, 1969; also netlib's specfun) and, for quantiles, M. Wichura's
 AS 241 (Applied Statistics 37, 1988). The complex error function is J. Weideman's expansion (SIAM J. Numer. Anal. 31,
-1994). Dawson's integral is G. Rybicki's sum.
+1994).
 """
 
 from __future__ import annotations
@@ -156,45 +156,47 @@ def wofz(z):
     return _wofz(z)
 
 
+# The x from which dawsn(x) is a series in 1 / x^2; numerator and denominator of dawsn(x) / x in x^2 below; and the series of
+# 2 x dawsn(x). All are fitted to values of 60 digits.
+_DAWSN_32 = (4, (
+    [0.999999984, -0.0591789996, 0.0366615615, 0.000522037403, 0.000231730596, 8.56561144e-6, 1.82581628e-8],
+    [1, 0.607487009, 0.174990772, 0.0313639618, 0.00384886379, 0.000319262707, 2.04964272e-5]),
+    [1, 0.499991312, 0.752138332, 1.68093005, 14.665774, -131.999114, 1480.08235])
+_DAWSN_64 = (6, (
+    [1, -0.058553764622929637, 0.042103699668142301, 0.00039072721795384719, 0.00044007146367697314, 1.6433547796204722e-5,
+     2.1156724066202699e-6, 9.5717358073843422e-8, 5.6353815820262263e-9, 2.2081618498632487e-10, 7.9717683442109952e-12,
+     2.2192244375542628e-13, 4.7442139196190903e-15, 7.1410850588469394e-17, 7.0993352347622619e-23],
+    [1, 0.60811290204373688, 0.18084563436396948, 0.034981519106062225, 0.0049367763571250503, 0.00054023930517369032,
+     4.7539602321517912e-5, 3.4405524864009625e-6, 2.0752053742738003e-7, 1.0492697757246055e-8, 4.4408276554795528e-10,
+     1.5558615738445207e-11, 4.4076274422184365e-13, 9.4037526254929692e-15, 1.4288493416353097e-16]),
+    [1, 0.49999999999987868, 0.75000000023295355, 1.8749998246603959, 6.5625682996975562, 29.51550998125403,
+     164.73048471917281, 831.60980737866742, 22545.775928064455, -570145.30665531866, 18543437.613854981, -290020867.69366465,
+     2357027343.8236773])
+
+
 @custom_jvp
 def _dawsn(x):
-    is_small = jnp.abs(x) < 0.5
-    small = jnp.where(is_small, x, 0)
-    # The sum of (-2)^k x^(2k + 1) / (2k + 1)!!, DLMF 7.6.
-    terms, odd = [1.0], 1.0
-    for k in range(1, 14):
-        odd *= 2 * k + 1
-        terms.append((-2.0) ** k / odd)
-    return jnp.where(is_small, small * polynomial(terms, small * small), _sampled_dawsn(jnp.where(is_small, 1, x)))
+    border, (numerator, denominator), series = _DAWSN_64 if aval_of(x).dtype.itemsize > 4 else _DAWSN_32
+    square = x * x
+    is_small = square < border * border
+    # One quotient for both: dawsn(x) / x, or 1 / x.
+    ratio = jnp.where(is_small, polynomial(numerator, square), 1) / jnp.where(is_small, polynomial(denominator, square), x)
+    return ratio * jnp.where(is_small, x, 0.5 * polynomial(series, ratio * ratio))
 
 
-def _sampled_dawsn(x):
-    """The sum over odd n of exp(-(x - n h)^2) / (n sqrt(pi)), Computers in Physics 3, 1989.
-
-    Its error falls as exp(-(pi / 2h)^2). It runs around the even multiple of h that is nearest to x.
-    """
-    h, pairs = (0.375, 6) if aval_of(x).dtype.itemsize < 8 else (0.25, 13)
-    middle = 2 * jnp.round(x / (2 * h))
-    rest = jnp.clip(x - middle * h, -h, h)  # which large numbers have lost; the sum hardly depends on it
-    up = jnp.exp(2 * h * rest)
-    down = 1 / up
-    up_step, down_step = up * up, down * down
-    total: Any = 0
-    for n in range(1, 2 * pairs, 2):
-        total += math.exp(-(n * h) ** 2) * (up / (middle + n) + down / (middle - n))
-        up, down = up * up_step, down * down_step
-    return total * jnp.exp(-rest * rest) / math.sqrt(math.pi)
-
-
-_dawsn.defjvps(lambda t, out, x: t * (1 - 2 * x * out))
+@_dawsn.defjvp
+def _dawsn_jvp(primals, tangents):
+    (x,), out = primals, _dawsn(*primals)
+    is_infinite = jnp.isinf(x)
+    slope = jnp.where(is_infinite, 0, 1 - 2 * jnp.where(is_infinite, 0, x) * out)
+    return out, slope * tangents[0]
 
 
 @api
 @in_working_precision
 def dawsn(x):
     """Dawson's integral: exp(-x^2) times the integral of exp(t^2) from 0 to x."""
-    x = lax.convert_element_type(x, x.dtype)  # strongly typed
-    return jnp.where(jnp.isinf(x), 0 * jnp.sign(x), _dawsn(jnp.where(jnp.isinf(x), 1, x)))
+    return _dawsn(lax.convert_element_type(x, x.dtype))  # strongly typed
 
 
 # pi x f(x) and pi^2 x^3 g(x) for x >= 1.2, f and g the auxiliary functions of DLMF 7.2.10: quotients of polynomials of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -134,13 +135,22 @@ def sqrtm(A, blocksize: int = 1):
     form, vectors = lax_linalg.schur(as_complex(a))
     roots = jnp.sqrt(jnp.diagonal(form))
 
-    # A. Bjorck and S. Hammarling, A Schur method for the square root of a matrix (1983): R R = T.
-    def column(j, root, own, side):
-        above = solve_shifted(root, roots, own, side, j)
-        failed = (roots + own == 0) & (above != 0)  # coupled eigenvalues of zero: there is no root, and the products are NaN
-        return jnp.where(failed, jnp.nan, above)
+    # A. Bjorck and S. Hammarling, A Schur method for the square root of a matrix (1983): R R = T. XLA compiles loops over
+    # elements as one function.
+    def entry(matrix, i, j):
+        return lax.dynamic_slice(matrix, (i, j), (1, 1), allow_negative_indices=False)[0, 0]
 
-    return _product(_product(vectors, _by_columns(column, roots, form)), adjoint(vectors))
+    def row(j, step, root):  # from the diagonal upwards
+        i = j - 1 - step
+        add = lambda k, total: total + entry(root, i, k) * entry(root, k, j)
+        known = lax.fori_loop(i + 1, j, add, jnp.zeros_like(root[0, 0]))
+        rest, divisor = entry(form, i, j) - known, _at(roots, i) + _at(roots, j)
+        # Coupled eigenvalues of zero: there is no root, and the products are NaN.
+        value = jnp.where(divisor == 0, jnp.where(rest == 0, rest, jnp.nan), rest / divisor)
+        return lax.dynamic_update_slice(root, value[None, None], (i, j), allow_negative_indices=False)
+
+    root = lax.fori_loop(1, len(roots), lambda j, root: lax.fori_loop(0, j, functools.partial(row, j), root), jnp.diag(roots))
+    return _product(_product(vectors, root), adjoint(vectors))
 
 
 def _at(x, index, axis: int = 0):

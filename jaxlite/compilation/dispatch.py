@@ -329,21 +329,22 @@ class Jitted:
         """Make the call part of the program being traced."""
         program, leaves = self.program(args, kwargs)
         closed, consts = program.as_operand()
-        ins, outs_given, said = program.in_shardings, program.out_shardings, {}
+        ins, outs_given, said = program.in_shardings, program.out_shardings, None
         if (ins is not None or outs_given is not None) and spread().stay_with_call(program):
-            said = said_shardings((*[None] * len(consts), *(ins or [None] * len(leaves))), outs_given)
-            ins = outs_given = None
+            said, ins, outs_given = ((*free(len(consts)), *(ins or free(len(leaves)))), outs_given), None, None
         if ins is not None:
             leaves = constrained(leaves, ins)
-        if self.options.inline is True and not said:
+        own_options = tuple(self.options.compiler_options.items()) if self.options.compiler_options else ()
+        if self.options.inline is True and said is None and not own_options:
             outs = eval_jaxpr(closed.jaxpr, [], *consts, *leaves)
         else:
-            if config.context_mesh.value is not None:
-                said["ctx_mesh"] = config.context_mesh.value
+            of_operands, of_outs = said or (None, None)
             donated = (False,) * len(consts) + program.donated
-            outs = jit_p.bind(*consts, *leaves, jaxpr=closed, name=self.name, donated_invars=donated,
-                              keep_unused=self.options.keep_unused,
-                              inline=False if self.options.inline is True else self.options.inline, **said)
+            params = call_params(closed, self.name, donated, of_operands, of_outs)
+            params["keep_unused"], params["compiler_options_kvs"] = self.options.keep_unused, own_options
+            if self.options.inline is not True:
+                params["inline"] = self.options.inline
+            outs = state.trace.process(jit_p, (*consts, *leaves), params)
         if outs_given is not None:
             outs = constrained(outs, outs_given)
         return program.out_tree.unflatten(outs)
@@ -412,21 +413,58 @@ def constrained(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
     return [value if each is None else moved(value, each) for value, each in zip(values, shardings, strict=True)]
 
 
-def said_shardings(ins: Sequence[Any] | None, outs: Sequence[Any] | None) -> dict[str, Any]:
-    """The params of a `jit` equation with the shardings of operands and results, if any are given."""
-    return {name: tuple(each) for name, each in (("in_shardings", ins), ("out_shardings", outs))
-            if each is not None and any(sharding is not None for sharding in each)}
+def free(count: int) -> tuple[None, ...]:
+    """The shardings of values for which none is given."""
+    return (None,) * count
+
+
+def said_shardings(ins: Sequence[Any], outs: Sequence[Any]) -> dict[str, Any]:
+    """The params of a `jit` equation about where operands and results are; None leaves that to the program."""
+    return {**says_nothing(len(ins), len(outs)), "in_shardings": tuple(ins), "out_shardings": tuple(outs)}
+
+
+@functools.cache
+def says_nothing(num_ins: int, num_outs: int) -> dict[str, Any]:
+    """`said_shardings` where nothing is given."""
+    ins, outs = free(num_ins), free(num_outs)
+    return {"in_shardings": ins, "out_shardings": outs, "in_layouts": ins, "out_layouts": outs}
+
+
+def call_params(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], ins: Sequence[Any] | None = None,
+                outs: Sequence[Any] | None = None) -> dict[str, Any]:
+    """The params of a `jit` equation that calls a program; shardings where they are given. Traces of libraries get an empty
+    `ctx_mesh` too where there is none, which would load all about meshes."""
+    num_ins, num_outs = len(donated), len(closed.jaxpr.outvars)
+    params = {**_plain_call(num_ins, num_outs), "jaxpr": closed, "name": name, "donated_invars": donated}
+    if ins is not None or outs is not None:
+        params |= said_shardings(ins or free(num_ins), outs or free(num_outs))
+    if config.context_mesh.value is not None:
+        params["ctx_mesh"] = config.context_mesh.value
+    return params
+
+
+@functools.cache
+def _plain_call(num_ins: int, num_outs: int) -> dict[str, Any]:
+    return {**says_nothing(num_ins, num_outs), "keep_unused": False, "inline": False, "compiler_options_kvs": ()}
+
+
+def says_shardings(params: dict[str, Any]) -> bool:
+    """Whether a `jit` equation with these params says of any operand or result where it is."""
+    ins, outs = params.get("in_shardings", ()), params.get("out_shardings", ())
+    return ins.count(None) < len(ins) or outs.count(None) < len(outs)
 
 
 def said_of(params: dict[str, Any], num_ins: int, num_outs: int) -> tuple[Sequence[Any], Sequence[Any]]:
     """What `said_shardings` made, for each operand and result."""
-    return params.get("in_shardings") or (None,) * num_ins, params.get("out_shardings") or (None,) * num_outs
+    if not says_shardings(params):
+        return free(num_ins), free(num_outs)
+    return params.get("in_shardings") or free(num_ins), params.get("out_shardings") or free(num_outs)
 
 
 def opened(fun: Callable[..., Sequence[Any]], params: dict[str, Any]) -> Callable[..., Sequence[Any]]:
     """A function of the operands of an equation of `jit`, whose first results are its results, with constraints in place of
     what the params say."""
-    if "in_shardings" not in params and "out_shardings" not in params:
+    if not says_shardings(params):
         return fun
 
     def constraining(*operands: Any) -> Sequence[Any]:
@@ -440,6 +478,7 @@ def opened(fun: Callable[..., Sequence[Any]], params: dict[str, Any]) -> Callabl
 key_reuse = loader("jaxlite.compilation.key_reuse")
 _scopes = loader("jaxlite.core.scopes")
 _mesh_texts = loader("jaxlite.devices.texts")
+_meshes = loader("jaxlite.devices.mesh")
 
 
 def jitted_of(path: Any) -> Jitted:
@@ -449,11 +488,16 @@ def jitted_of(path: Any) -> Jitted:
 
 jit_p = Primitive("jit", multiple_results=True)
 has_program(jit_p, "jaxpr")
+jit_p.typed_by = ("jaxpr", "name", "compiler_options_kvs")
+jit_p.params_for_libraries = lambda params: {"ctx_mesh": _meshes().empty_mesh(), **params}
 jit_p.param_readers = {"ctx_mesh": lambda text: _mesh_texts().read_mesh(text)}
 
 
 @jit_p.def_effectful_abstract_eval
-def _jit_aval(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
+def _jit_aval(*avals: Any, jaxpr: ClosedJaxpr, name: str = "", compiler_options_kvs: Any = (), **params: Any) -> Any:
+    if compiler_options_kvs:
+        raise ValueError("compiler_options are those of a whole program, and this call of a jitted function is part of "
+                         f"another: {name} with {dict(compiler_options_kvs)}")
     wanted = jaxpr.in_avals
     if len(avals) != len(wanted) or not all(map(typematch, avals, wanted)):
         raise TypeError(f"jit: the operands are {', '.join(map(format, avals)) or 'none'}, its jaxpr takes "

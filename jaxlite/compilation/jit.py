@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jaxlite.compilation.caches import clear_hooks
-from jaxlite.compilation.dispatch import jit_p, jitted_of, make_call_path, opened, said_shardings
+from jaxlite.compilation.dispatch import jit_p, jitted_of, make_call_path, opened
 from jaxlite.compilation.options import NOT_A_FUNCTION, Options, check_callable, resolve, signature_of
 from jaxlite.core import config, source
 from jaxlite.core.filtering import boundary
@@ -119,11 +119,11 @@ xla.PjitFunction.__deepcopy__ = lambda self, memo: self
 
 @jit_p.def_eager
 def _jit_eager(*args: Any, jaxpr: ClosedJaxpr, name: str, in_shardings: Any = None, out_shardings: Any = None,
-               **params: Any) -> list[Any]:
-    key = id(jaxpr), in_shardings, out_shardings
+               compiler_options_kvs: Any = (), **params: Any) -> list[Any]:
+    key = id(jaxpr), in_shardings, out_shardings, compiler_options_kvs
     call = _evaluators.get(key)
     if call is None:
-        said = {"jaxpr": jaxpr, **said_shardings(in_shardings, out_shardings)}
+        said = {"jaxpr": jaxpr, "in_shardings": in_shardings, "out_shardings": out_shardings}
 
         def evaluate(*args: Any) -> list[Any]:
             return list(opened(lambda *args: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args), said)(*args))
@@ -131,7 +131,8 @@ def _jit_eager(*args: Any, jaxpr: ClosedJaxpr, name: str, in_shardings: Any = No
         evaluate.__name__ = name
         if len(_evaluators) >= _EVALUATOR_LIMIT:
             _evaluators.clear()
-        call = _evaluators[key] = jit(evaluate)  # it keeps the jaxpr, so its id stays taken
+        # It keeps the jaxpr, so its id stays taken.
+        call = _evaluators[key] = jit(evaluate, compiler_options=dict(compiler_options_kvs) or None)
     return call(*args)
 
 

@@ -239,8 +239,13 @@ def _call(trace: LowTrace, primitive: Any, args: list[Any], params: dict[str, An
     if "donated_invars" in params:
         flags = spread_over_arrays(low, params["donated_invars"])
         params = {**params, "donated_invars": (*[False] * len(consts), *flags)}
-    if "in_shardings" in params:
-        params = {**params, "in_shardings": (*[None] * len(consts), *spread_over_arrays(low, params["in_shardings"]))}
+    for name in ("in_shardings", "in_layouts"):
+        if name in params:
+            params = {**params, name: (*[None] * len(consts), *spread_over_arrays(low, params[name]))}
+    for name in ("out_shardings", "out_layouts"):
+        if name in params:
+            params = {**params, name: (*spread_over_results(low, params[name]),
+                                       *[None for now in low.changed.values() for _ in now.lo_ty()])}
     return low.raised(args, primitive.bind(*consts, *values, **{**params, "jaxpr": program}))
 
 

@@ -38,7 +38,7 @@ _IMPLIED: dict[str, dict[str, Any]] = {
     "custom_jvp_call": {"num_consts": 0},
     "custom_vjp_call": {"num_consts": 0},
     "dot_general": {"precision": None, "preferred_element_type": None, "out_sharding": None},
-    "jit": {"inline": False, "keep_unused": False},
+    "jit": {"inline": False, "keep_unused": False, "compiler_options_kvs": ()},
 }
 # Params that are left out where the type of the result says them.
 _LAID_OUT = {"broadcast_in_dim": "sharding", "dot_general": "out_sharding", "reshard": "dst_sharding", "reshape": "sharding"}
@@ -499,6 +499,9 @@ class _Parser(TypeReader):
         elif primitive.name == "jit":
             params.setdefault("donated_invars", (False,) * len(invars))
             params.setdefault("name", "jit")
+            for free, count in (("in", len(invars)), ("out", len(outs))):
+                params.setdefault(f"{free}_shardings", (None,) * count)
+                params.setdefault(f"{free}_layouts", (None,) * count)
 
     def atom(self, scope: Scope) -> Atom:
         token = self.tokens[self.at]

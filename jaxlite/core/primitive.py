@@ -92,6 +92,7 @@ class Primitive:
     params_for_libraries: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     # Of primitives that are not in JAX: what traces of libraries get in their place, a function of the operands and params.
     known_to_libraries_as: Callable[..., Any] | None = None
+    typed_by: tuple[str, ...] | None = None  # the params that decide the types of its results, if not all do
     batches_always = False  # whether its batching rule is asked even where none of its operands is batched
     differentiates_always = False  # the same for derivatives
     # Of operations on programs: the types that operands have inside, by the params; and params for operands of given types
@@ -137,8 +138,12 @@ class Primitive:
         return state.trace.process(self, args, params)
 
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The params of an equation as `bind` takes them: here they are the same."""
-        return dict(params)
+        """The params of an equation as JAX has them. `bind` takes them too."""
+        return dict(params) if self.params_for_libraries is None else self.params_for_libraries(params)
+
+    def leaves_out(self, **params: Any) -> None:
+        """Set what traces of libraries get for params that JAX's primitive has, and this one where they have other values."""
+        self.params_for_libraries = lambda given: {**params, **given}
 
     def bind_with_trace(self, trace: Any, args: Sequence[Any], *avals_and_params: Any) -> Any:
         """Apply to values under a trace that need not be the current one: `(trace, args, [avals,] params)`."""
@@ -190,7 +195,7 @@ class Primitive:
             return _no_collectives().typed(self, avals, params)
         key: Any = tuple(avals)
         if params:
-            key = (key, *params, *params.values())
+            key = (key, *params, *params.values()) if self.typed_by is None else (key, *map(params.get, self.typed_by))
         try:
             return self._memo[key]
         except KeyError:

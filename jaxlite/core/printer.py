@@ -93,6 +93,15 @@ def _not_true(value: Any) -> bool:
     return value is not True
 
 
+def _free(value: Any) -> bool:
+    """Whether nothing is said of any operand or result."""
+    return not any(each is not None for each in value)
+
+
+def _no_mesh(value: Any) -> bool:
+    return bool(value.empty)
+
+
 def _zero(value: Any) -> bool:
     return value == 0
 
@@ -105,7 +114,9 @@ _IMPLIED: dict[str, dict[str, Callable[[Any], bool]]] = {
     "custom_jvp_call": {"num_consts": _zero},
     "custom_vjp_call": {"num_consts": _zero},
     "mul": {"out_dtype": _none},
-    "jit": {"donated_invars": _false, "inline": _not_true, "keep_unused": _false},
+    "jit": {"donated_invars": _false, "inline": _not_true, "keep_unused": _false, "in_shardings": _free, "out_shardings": _free,
+            "in_layouts": _free, "out_layouts": _free, "compiler_options_kvs": _empty,
+            "ctx_mesh": _no_mesh},
     "scan": {"linear": _false, "_split_transpose": _false},
     "reshard": {"dst_sharding": _any, "concrete_mesh": _any},  # the type of the result says it
 } | {name: {"accuracy": _none} for name in (
@@ -113,13 +124,6 @@ _IMPLIED: dict[str, dict[str, Callable[[Any], bool]]] = {
 
 class _Words(str):
     """A value that is shown as it is."""
-
-
-def _said_shardings(params: dict[str, Any]) -> dict[str, Any]:
-    """The params of a call, with JAX's word for an operand or a result without a sharding."""
-    said = [name for name in ("in_shardings", "out_shardings") if name in params]
-    return params if not said else params | {name: tuple(
-        _Words("UnspecifiedValue") if each is None else each for each in params[name]) for name in said}
 
 
 def _scan_trees(eqn: JaxprEqn) -> dict[str, Any]:
@@ -446,8 +450,6 @@ class _Printer:
         params = eqn.params
         if xla.VERSION >= (0, 12) and primitive in _LATER:  # as JAX of the same jaxlib
             params = _LATER[primitive](eqn)
-        if primitive == "jit":
-            params = _said_shardings(params)
         shown = sorted(params)
         if self.short:
             implied = _IMPLIED.get(primitive, {})
@@ -464,6 +466,8 @@ class _Printer:
         return self.group(self.concat([self.text(left), self.nest(2, inside), self.brk(""), self.text(right)]))
 
     def param(self, primitive: str, name: str, value: Any, inner: Scope | None) -> Any:
+        if primitive == "jit" and name in ("in_shardings", "out_shardings"):
+            value = tuple(_Words("UnspecifiedValue") if each is None else each for each in value)
         if _is_jaxpr(value):
             return self.concat([self.text(name + "="), self.jaxpr_param(_open(value), inner)])
         if isinstance(value, (tuple, list)) and any(map(_is_jaxpr, value)):

@@ -136,6 +136,7 @@ ceil_p = unary("ceil", FLOATS)
 round_p = unary("round", FLOATS)
 is_finite_p = unary("is_finite", FLOATS, _to_bool)
 nextafter_p = nary("nextafter", FLOATS)
+mul_p.leaves_out(out_dtype=None)
 
 
 def add(x, y):
@@ -347,6 +348,8 @@ tanh_p = unary("tanh", INEXACT)
 asinh_p = unary("asinh", INEXACT)
 acosh_p = unary("acosh", INEXACT)
 atanh_p = unary("atanh", INEXACT)
+for _p in (cbrt_p, cos_p, exp2_p, exp_p, expm1_p, log1p_p, log2_p, log_p, logistic_p, rsqrt_p, sin_p, sqrt_p, tan_p, tanh_p):
+    _p.leaves_out(accuracy=None)
 
 
 def sin(x, *, accuracy=None):

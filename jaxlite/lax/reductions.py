@@ -27,6 +27,7 @@ from jaxlite.lax import elementwise
 from jaxlite.lax.elementwise import ANY, BITS, NUMBERS, require_kind
 from jaxlite.lax.shaping import convert_element_type
 from lowering.monoids import identity
+from lowering.xla import VERSION
 
 # --- axes and types ----------------------------------------------------------------------------------
 
@@ -68,6 +69,9 @@ reduce_sum_p = _reduction("reduce_sum", NUMBERS)
 reduce_prod_p = _reduction("reduce_prod", NUMBERS)
 reduce_max_p = _reduction("reduce_max", ANY)
 reduce_min_p = _reduction("reduce_min", ANY)
+if VERSION >= (0, 12):  # as JAX of the same jaxlib
+    reduce_max_p.leaves_out(out_sharding=None)
+    reduce_min_p.leaves_out(out_sharding=None)
 reduce_and_p = _reduction("reduce_and", BITS, keeps_weak_type=False)
 reduce_or_p = _reduction("reduce_or", BITS, keeps_weak_type=False)
 reduce_xor_p = _reduction("reduce_xor", BITS, keeps_weak_type=False)

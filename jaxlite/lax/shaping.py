@@ -21,7 +21,7 @@ from jaxlite.core.jaxpr import Literal
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import Dim, are_ints, as_size, as_sizes, exceeds, set_dimension_value
-from jaxlite.core.tracing import Tracer, is_eager, state
+from jaxlite.core.tracing import Tracer, is_eager, set_trace, state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
 from jaxlite.devices import placement
@@ -119,8 +119,13 @@ class _Conversion(Primitive):
         result = state.trace.process(self, (operand,), {"new_dtype": new_dtype, "weak_type": weak_type})
         return result if sharding is None else placement.laid_out(result, sharding)
 
+    def bind_with_trace(self, trace: Any, args: Sequence[Any], *avals_and_params: Any) -> Any:
+        with set_trace(trace):
+            return self.bind(*args, **avals_and_params[-1])
+
 
 convert_element_type_p = _Conversion("convert_element_type")
+convert_element_type_p.leaves_out(sharding=None)
 bitcast_convert_type_p = Primitive("bitcast_convert_type")
 reduce_precision_p = Primitive("reduce_precision")
 

@@ -18,6 +18,8 @@ from lowering import xla
 sort_p = Primitive("sort", multiple_results=True)
 top_k_p = Primitive("top_k", multiple_results=True)
 approx_top_k_p = Primitive("approx_top_k", multiple_results=True)
+if xla.VERSION >= (0, 12):  # as JAX of the same jaxlib
+    top_k_p.leaves_out(is_stable=True)
 
 
 def _axis_of(name: str, axis, rank: int) -> int:
@@ -80,7 +82,7 @@ def sort_key_val(keys, values, dimension: int = -1, is_stable: bool = True) -> t
 
 
 @top_k_p.def_abstract_eval
-def _top_k_avals(x, *, k: int, axis: int) -> list[ShapedArray]:
+def _top_k_avals(x, *, k: int, axis: int, is_stable: bool = True) -> list[ShapedArray]:
     if dtypes.kind(x.dtype) == "c":
         raise ValueError("top_k is not compatible with complex inputs.")
     require_kind("top_k", x, "biuf")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from jaxlite.compilation.caches import clear_hooks
-from jaxlite.compilation.dispatch import jit_p
+from jaxlite.compilation.dispatch import free, jit_p
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.references import run_on_values
 from jaxlite.core.aval import AbstractRef
@@ -28,8 +28,9 @@ from jaxlite.traces.remat_rules import checkpoint_p
 def _call(eqn: JaxprEqn, values: list[Any]) -> Any:
     found = discharge_jaxpr(eqn.params["jaxpr"])
     params = {**eqn.params, "jaxpr": found.closed}
-    if "out_shardings" in params:
-        params["out_shardings"] = (*params["out_shardings"], *[None] * len(found.written))
+    for name in ("out_shardings", "out_layouts"):
+        if name in params:
+            params[name] = (*params[name], *free(len(found.written)))
     outs = eqn.primitive.bind(*values, **params)
     count = len(eqn.outvars)
     return outs[:count], dict(zip(found.written, outs[count:], strict=True))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxlite.compilation.dispatch import jit_p
+from jaxlite.compilation.dispatch import call_params, jit_p
 from jaxlite.core import dtypes
 from jaxlite.core.aval import without_axis
 from jaxlite.core.discharge import pure_equation, touches_refs
@@ -150,10 +150,6 @@ def _addupdate_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None]
 # --- equations with programs -------------------------------------------------------------------------
 
 
-def _jit_params(name: str, count: int, closed: Any) -> dict[str, Any]:
-    return {"jaxpr": closed, "name": name, "donated_invars": (False,) * count, "keep_unused": False, "inline": False}
-
-
 def _differentiate_values(primitive: Primitive, slot: str, plain: Callable[..., Any]) -> Callable[..., Any]:
     def rule(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         if not touches_refs(params):
@@ -165,7 +161,7 @@ def _differentiate_values(primitive: Primitive, slot: str, plain: Callable[..., 
             values[index] = _read(primals[index])
             dot = tangents[index]
             dots[index] = Zero(tangent_aval(avals[index].inner_aval)) if type(dot) is Zero else _read(dot)
-        outs, out_dots = getattr(jit_p, slot)(values, dots, **_jit_params(primitive.name, len(values), found.closed))
+        outs, out_dots = getattr(jit_p, slot)(values, dots, **call_params(found.closed, primitive.name, (False,) * len(values)))
         count = len(outs) - len(found.written)
         for index, out, dot in zip(found.written, outs[count:], out_dots[count:], strict=True):
             _write(primals[index], out)
@@ -185,7 +181,7 @@ def _batch_values(primitive: Primitive, plain: Callable[..., Any]) -> Callable[.
         avals = [aval_of(arg) if dim is None else without_axis(aval_of(arg), dim) for arg, dim in zip(args, dims, strict=True)]
         found = pure_equation(primitive, args, avals, params)
         values = [_read(arg) if index in found.refs else arg for index, arg in enumerate(args)]
-        outs, out_dims = jit_p.batching(axis, values, dims, **_jit_params(primitive.name, len(values), found.closed))
+        outs, out_dims = jit_p.batching(axis, values, dims, **call_params(found.closed, primitive.name, (False,) * len(values)))
         count = len(outs) - len(found.written)
         for index, out, dim in zip(found.written, outs[count:], out_dims[count:], strict=True):
             own = dims[index]

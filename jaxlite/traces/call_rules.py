@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from jaxlite.compilation.dispatch import jit_p, said_of, said_shardings
+from jaxlite.compilation.dispatch import free, jit_p, said_of, said_shardings, says_nothing, says_shardings
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.traces.batching import Axis, batch_jaxpr, place_of
@@ -25,12 +25,13 @@ def _call(primitive: Primitive, jaxpr: ClosedJaxpr, operands: Sequence[Any], par
     """Bind a call of another program. If the params give shardings of operands and results, `said` gives that of the last new
     operands and of the first new results; the others are free."""
     if "donated_invars" in params:
-        params = {**params, "donated_invars": (False,) * len(operands)}
-    if "in_shardings" in params or "out_shardings" in params:
-        ins, outs = said() if said is not None else ((), ())
-        params = {name: value for name, value in params.items() if name not in ("in_shardings", "out_shardings")}
-        params |= said_shardings((*[None] * (len(operands) - len(ins)), *ins),
-                                 (*outs, *[None] * (len(jaxpr.out_avals) - len(outs))))
+        num_ins, num_outs = len(operands), len(jaxpr.jaxpr.outvars)
+        if said is None or not says_shardings(params):
+            told = says_nothing(num_ins, num_outs)
+        else:
+            ins, outs = said()
+            told = said_shardings((*free(num_ins - len(ins)), *ins), (*outs, *free(num_outs - len(outs))))
+        params = {**params, "donated_invars": (False,) * num_ins, **told}
     return primitive.bind(*operands, jaxpr=jaxpr, **params)
 
 
@@ -62,15 +63,15 @@ def _linearize(primitive: Primitive, of_tangents: Callable[..., Any], primals: S
                jaxpr: ClosedJaxpr, **params: Any) -> Any:
     nonzero = [type(tangent) is not Zero for tangent in tangents]
     split = linearize_jaxpr(jaxpr, nonzero)
-    ins, given = said_of(params, len(nonzero), split.num_outs)
-    outs = _call(primitive, split.primal, [*split.consts, *primals], params, lambda: (ins, given))
+    told = said_of(params, len(nonzero), split.num_outs)
+    outs = _call(primitive, split.primal, [*split.consts, *primals], params, lambda: told)
     computed = iter(outs[split.num_outs:])
     residuals = [next(computed) if index is None else primals[index] for index in split.forwarded]
     active = [tangent for tangent in tangents if type(tangent) is not Zero]
     if not any(split.nonzero_out):
         return outs[:split.num_outs], [zero_for(out) for out in outs[:split.num_outs]]
     tangents_out = _call(primitive, split.tangent, [*residuals, *active], of_tangents(params),
-                         lambda: (_pick(ins, nonzero), _pick(given, split.nonzero_out)))
+                         lambda: (_pick(told[0], nonzero), _pick(told[1], split.nonzero_out)))
     return outs[:split.num_outs], spread_tangents(tangents_out, split.nonzero_out, jaxpr.out_avals)
 
 
@@ -142,4 +143,4 @@ def give_call_rules(primitive: Primitive, of_tangents: Callable[..., Any] = lamb
     primitive.transpose, primitive.batching = call_rule(transpose_call, primitive, param), call_rule(_batch, primitive, param)
 
 
-give_call_rules(jit_p)
+give_call_rules(jit_p, lambda params: {**params, "compiler_options_kvs": ()} if params.get("compiler_options_kvs") else params)

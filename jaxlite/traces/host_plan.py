@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.compilation.dispatch import says_shardings
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
 from jaxlite.core.jaxpr import ClosedJaxpr, Literal
@@ -156,7 +157,7 @@ def _steps_of(jaxpr: Any) -> list[Any] | None:
 def _call(eqn: Any, *avals: Any) -> Run | None:
     """A program in a program: nothing in it rounds, so nothing in it could be merged with what is around it."""
     closed = eqn.params["jaxpr"]
-    if "in_shardings" in eqn.params or "out_shardings" in eqn.params:
+    if says_shardings(eqn.params):
         return None
     if any(each.primitive.name == "jit" or var.aval.dtype in ROUNDED and (
             each.primitive.name in ROUNDINGS or each.primitive.name == "convert_element_type")

@@ -156,12 +156,10 @@ def whole_or_inside(eqn: JaxprEqn, inner: Split, outvars: Sequence[Any]) -> Spli
 def call_operands(eqn: JaxprEqn, operands: Sequence[Any], ins: Callable[[Sequence[Any]], Sequence[Any]],
                    outs: Callable[[Sequence[Any]], Sequence[Any]]) -> dict[str, Any]:
     """The params of a call with other operands and results: `ins` and `outs` make what is said of them from what was said."""
-    params = {**eqn.params, "donated_invars": (False,) * len(operands)} if "donated_invars" in eqn.params else eqn.params
-    if "in_shardings" in params or "out_shardings" in params:
-        given, made = said_of(params, len(eqn.invars), len(eqn.outvars))
-        params = {name: value for name, value in params.items() if name not in ("in_shardings", "out_shardings")}
-        params |= said_shardings(ins(given), outs(made))
-    return params
+    if "donated_invars" not in eqn.params:
+        return eqn.params
+    given, made = said_of(eqn.params, len(eqn.invars), len(eqn.outvars))
+    return {**eqn.params, "donated_invars": (False,) * len(operands), **said_shardings(ins(given), outs(made))}
 
 
 def keep_inside(eqn: JaxprEqn, policy: Callable[..., Any], outside: Callable[[Any], Any] = lambda aval: aval) -> Split | None:

@@ -219,7 +219,7 @@ def _largest(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, k: int, axis:
 
 
 @lowers("top_k")
-def _top_k(ctx: Any, x: Any, *, k: int, axis: int) -> list[Any]:
+def _top_k(ctx: Any, x: Any, *, k: int, axis: int, is_stable: bool = True) -> list[Any]:
     (aval,) = ctx.avals_in
     return _largest(ctx, x, aval.shape, aval.dtype, k, axis)
 

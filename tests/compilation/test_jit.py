@@ -842,6 +842,33 @@ def test_a_call_returns_before_the_work_is_done():
     assert jaxlite.block_until_ready([1, None, "text"]) == [1, None, "text"]
 
 
+def test_equations_of_calls_say_all_that_was_given():
+    """As in JAX; libraries make other equations of them."""
+
+    @jit
+    def f(x, y):
+        return x * y, x
+
+    told = {"donated_invars": (False,) * 2, "keep_unused": False, "in_shardings": (None,) * 2, "out_shardings": (None,) * 2,
+            "in_layouts": (None,) * 2, "out_layouts": (None,) * 2, "compiler_options_kvs": ()}
+    plain, batched = jaxlite.make_jaxpr(f)(1.0, 2.0), jaxlite.make_jaxpr(jaxlite.vmap(f))(ones(2), ones(2))
+    pushed = jaxlite.make_jaxpr(lambda x, y: jaxlite.jvp(f, (x, y), (x, y)))(1.0, 2.0)
+    for jaxpr, factor in ((plain, 1), (batched, 1), (pushed, 2)):
+        (eqn,) = jaxpr.eqns
+        assert told == {name: value[::factor] if isinstance(value, tuple) else value for name, value in eqn.params.items()
+                        if name in told}
+        assert len(eqn.params["in_shardings"]) == len(eqn.invars) and len(eqn.params["out_layouts"]) == len(eqn.outvars)
+    assert "shardings" not in str(plain) and "out_shardings" in plain.pretty_print(custom_pp_eqn_rules=False)
+
+
+def test_compiler_options_are_those_of_whole_programs():
+    f = jit(double, compiler_options={"xla_cpu_enable_fast_math": True})
+    assert jaxlite.vmap(f)(ones(2)).tolist() == [2, 2] and jaxlite.grad(lambda x: f(x))(1.0) == 2
+    for call in (f, jit(double, compiler_options={"xla_cpu_enable_fast_math": True}, inline=True)):
+        with pytest.raises(ValueError, match="part of another: double"):
+            jit(lambda x, call=call: call(x))(1.0)
+
+
 def test_compiler_options():
     f = jit(double, compiler_options={"xla_cpu_enable_fast_math": True, "xla_backend_optimization_level": 1,
                                       "xla_dump_to": ""})

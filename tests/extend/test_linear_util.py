@@ -12,6 +12,7 @@ import jaxlite.numpy as jnp
 from jaxlite import api_util
 from jaxlite.extend import core, linear_util
 from jaxlite.interpreters import partial_eval
+from lowering import xla
 
 
 def wrapped(fun, *args):
@@ -173,6 +174,41 @@ def test_a_trace_of_a_library():
     out, names = count(lambda x: jnp.sin(x) * 2, np.ones(2, np.float32))
     assert names == ["sin", "mul"]
     np.testing.assert_allclose(jax.jit(lambda x: count(lambda y: jnp.sin(y) * 2, x)[0])(np.ones(2)), out, rtol=1e-6)
+
+
+def test_traces_of_libraries_get_all_params_of_jax():
+    """Rules of libraries name them in their signatures, `def sqrt(x, *, accuracy)`, and bind with them again."""
+
+    class Noting(jax.core.Trace):
+        def __init__(self, parent):
+            super().__init__()
+            self.parent_trace, self.params = parent, {}
+
+        def process_primitive(self, primitive, tracers, params):
+            self.params |= {primitive.name: params}
+            with core.set_current_trace(self.parent_trace):
+                out = primitive.bind(*[getattr(each, "value", each) for each in tracers], **params)
+            return [Boxed(self, each) for each in out] if primitive.multiple_results else Boxed(self, out)
+
+    def noted(x):
+        with core.take_current_trace() as parent:
+            trace = Noting(parent)
+            with core.set_current_trace(trace):
+                x = Boxed(trace, x)
+                values = jax.lax.top_k(jnp.sqrt(x) * x, 2)[0]
+                out = jax.jit(jnp.sin)(jax.lax.convert_element_type(values, np.float16))
+            seen.append(trace.params)
+            return out.value
+
+    seen = []
+    x = np.array([1, 9, 4], np.float32)
+    for call in (noted, jax.jit(noted)):
+        np.testing.assert_allclose(call(x), np.sin(np.array([27, 8], np.float16)), rtol=1e-2)
+        params = seen.pop()
+        assert params["sqrt"] == {"accuracy": None} and params["mul"] == {"out_dtype": None}
+        assert params["convert_element_type"]["sharding"] is None
+        assert ("is_stable" in params["top_k"]) == (xla.VERSION >= (0, 12))
+        assert params["jit"]["ctx_mesh"].empty
 
 
 @pytest.mark.parametrize("transpose", [False, True])

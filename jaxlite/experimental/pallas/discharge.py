@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.compilation.dispatch import jit_p
+from jaxlite.compilation.dispatch import call_params, free, jit_p
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints
 from jaxlite.core.discharge import discharge_jaxpr, discharges
@@ -176,8 +176,8 @@ def _run_scoped(eqn: JaxprEqn, values: list[Any]) -> Any:
     jaxpr = eqn.params["jaxpr"]
     found = discharge_jaxpr(jaxpr)
     fresh = [fresh_value(var.aval) for var in jaxpr.jaxpr.invars[len(values):]]
-    outs = jit_p.bind(*values, *fresh, jaxpr=found.closed, name="run_scoped", inline=False, keep_unused=False,
-                      donated_invars=(False,) * (len(values) + len(fresh)))
+    operands = [*values, *fresh]
+    outs = jit_p.bind(*operands, **call_params(found.closed, "run_scoped", (False,) * len(operands)))
     count = len(eqn.outvars)
     changed = dict(zip(found.written, outs[count:], strict=True))
     return outs[:count], {index: value for index, value in changed.items() if index < len(values)}
@@ -247,8 +247,7 @@ def _call(primitive: Any, place: list[Any], values: list[Any], params: dict[str,
         changes = {"jaxpr": widened(params["jaxpr"])}
         if primitive is jit_p:
             changes["donated_invars"] = (False,) * (extra + len(values))
-            if "in_shardings" in params:
-                changes["in_shardings"] = (*[None] * extra, *params["in_shardings"])
+            changes |= {name: (*free(extra), *params[name]) for name in ("in_shardings", "in_layouts") if name in params}
         return primitive.bind(*place, *values, **{**params, **changes})
     if primitive is p.run_scoped_p:
         return p.run_scoped_p.bind(*place, *values, **{**params, "jaxpr": widened(params["jaxpr"]),

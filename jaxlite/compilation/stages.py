@@ -182,17 +182,18 @@ class Traced(_Stage):
 class Lowered(_Stage):
     """A lowered function: its StableHLO module for one signature and platform."""
 
-    __slots__ = ("_lowered", "_device", "_committed")
+    __slots__ = ("_lowered", "_device", "_committed", "results")
     _tells_weak_types = False  # a module has none
 
     def __init__(self, program: Program, lowered: Module, device: Any, committed: bool):
         super().__init__(program)
         self._lowered, self._device, self._committed = lowered, device, committed
+        self.results = getattr(device, "results", None)  # the shardings of results, where the compiler does not choose
 
     @property
     def out_info(self) -> Any:
         """A `ShapeDtypeStruct` for each leaf of the result, with its sharding if the compiler does not choose it."""
-        given = getattr(self._device, "results", None)
+        given = self.results
         if given is None:
             return super().out_info
         return self._out_structs(self._with_layouts(

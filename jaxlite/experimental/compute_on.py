@@ -35,13 +35,15 @@ def _check(kind: Any) -> None:
                          "devices alone; compute this part in a function of its own, with its arguments on a CPU device")
 
 
-def compute_on(f: Any = None, *, compute_type: str | None = None, out_memory_spaces: Any = None) -> Any:
+def compute_on(f: Any = None, *, compute_type: str | None = None, out_memory_spaces: Any = None,
+               compiler_options: dict[str, Any] | None = None) -> Any:
     """Say what computes a part of a program: a context, or a decorator of a function.
 
     Args:
       f: the kind of processor, for a context or a decorator; or the function to decorate.
       compute_type: the kind: 'device_host' the host of the devices, 'device', 'tpu_sparsecore', or 'gpu_stream:#'.
-      out_memory_spaces: where the results are to be; only the default memory.
+      out_memory_spaces: where the results of the function are to be, as in `compute_on2`; by default where they are.
+      compiler_options: as in `compute_on2`.
     Raises: ValueError for another kind, and on another platform than the CPU, whose devices and host are one processor.
 
     >>> import jaxlite as jax
@@ -49,15 +51,13 @@ def compute_on(f: Any = None, *, compute_type: str | None = None, out_memory_spa
     ...     print(jax.numpy.arange(2) * 2)
     [0 2]
     """
-    _check(f if isinstance(f, str) else compute_type)
-    if any(getattr(space, "name", "Device") != "Device" for space in (
-            out_memory_spaces if isinstance(out_memory_spaces, (tuple, list)) else (out_memory_spaces,))):
-        raise ValueError(f"compute_on: results are in the default memory, got out_memory_spaces={out_memory_spaces}; "
-                         "compute_on2 takes others")
+    kind = f if isinstance(f, str) else compute_type
+    _check(kind)
+    if out_memory_spaces is not None:
+        return compute_on2(None if isinstance(f, str) else f, compute_type=str(kind), out_memory_spaces=out_memory_spaces,
+                           compiler_options=compiler_options)
     context = _ComputeOn()
-    if callable(f):
-        return context(f)
-    return context
+    return context(f) if callable(f) else context
 
 
 def compute_on2(f: Any = None, *, compute_type: str, out_memory_spaces: Any, compiler_options: dict[str, Any] | None = None,

@@ -116,7 +116,11 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
         dynamic = [arg for index, arg in enumerate(args) if index not in static] if static else args
         leaves, tree = tree_flatten((tuple(dynamic), kwargs))
         key = (tree, values, *[getattr(leaf, "shape", None) for leaf in leaves])
-        found = calls.get(key)
+        try:
+            found = calls.get(key)
+        except TypeError:
+            raise ValueError("Non-hashable static arguments are not supported: pmap's static_broadcasted_argnums are "
+                             f"{static}, and these arguments are {[value for _, value, _ in values]}") from None
         if found is None:
             if len(values) < len(static):
                 plural = "s" if len(args) != 1 else ""
@@ -170,7 +174,11 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
     def lower(*args: Any, **kwargs: Any) -> Any:
         """Lower the program for these arguments, or for `ShapeDtypeStruct`s in their place, without running it."""
         run, dynamic, keywords, _ = prepared(args, kwargs, _described)
-        return run.lower(*dynamic, **keywords)
+        lowered = run.lower(*dynamic, **keywords)
+        mapped = lowered._program.closed.jaxpr.eqns[-1]
+        mesh, specs = mapped.params["mesh"], mapped.params["out_specs"]
+        lowered.results = [_shardings().NamedSharding(mesh, spec) for spec in specs]
+        return lowered
 
     pmapped.lower = lower  # type: ignore[attr-defined]
     return pmapped

@@ -159,6 +159,9 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert jax.jit(lambda x: jax.device_put(x, pinned))(X).sharding == pinned
         with compute_on("device_host"):
             np.testing.assert_allclose(jax.jit(compute_on(jnp.sin, compute_type="device"))(X), np.sin(X), rtol=1e-5)
+        space = jax.memory.Space.Host
+        placed = compute_on(lambda x: x * 2, compute_type="device_host", out_memory_spaces=space, compiler_options={"a": 1})
+        assert jax.make_jaxpr(placed)(X).out_avals[0].memory_space is space
         both = compute_on2(lambda x: (x, x + 1), compute_type="device_host", out_memory_spaces=(
             jax.memory.Space.Host, jax.memory.Space.Device))
         kept = jax.jit(both)(X)

@@ -76,6 +76,8 @@ def test_arguments_and_results():
     scaled = jax.pmap(lambda x, y: {"a": x * y}, in_axes=(0, None), out_axes=-1)
     compiled = scaled.lower(jax.ShapeDtypeStruct(X.shape, X.dtype), jax.typeof(2.0)).compile()
     np.testing.assert_allclose(compiled(X, 2.0)["a"], 2 * np.moveaxis(X, 0, -1))
+    info = scaled.lower(X, 2.0).out_info["a"]
+    assert info.sharding.spec[-1] == info.sharding.mesh.axis_names[0] and len(info.sharding.spec) == len(info.shape)
     with pytest.raises(ValueError, match="not so many"):
         scaled.lower(jax.ShapeDtypeStruct((), "float32"), 2.0)
     with pytest.raises(TypeError, match="valid JAX type"):
@@ -86,6 +88,7 @@ def test_arguments_and_results():
     (lambda: jax.pmap(jnp.sin)(np.ones((2, 3))), "requires 2 logical devices, but only 1 XLA devices are available"),
     (lambda: jax.pmap(jnp.add)(X, np.ones((2, 3))), r"inconsistent sizes for array axes .*: 1 in float32\[1,3\], 2 in"),
     (lambda: jax.pmap(jnp.sin, in_axes=None)(1.0), "requires at least one argument with a mapped axis"),
+    (lambda: jax.jit(jax.pmap(jnp.add, static_broadcasted_argnums=1))(X, 2.0), "Non-hashable static arguments"),
     (lambda: jax.pmap(jnp.sin)(1.0), "map the axis 0 of an argument of type"),
     (lambda: jax.pmap(jnp.sin, in_axes=(0, 0))(X), "an entry for each of 1 positional arguments"),
     (lambda: jax.pmap(jnp.sin, axis_size=2)(X), "axis_size is 2, but the mapped axes have the size 1"),

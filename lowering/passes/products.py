@@ -28,9 +28,11 @@ _NUMBERS = "dot_dimension_numbers"
 
 
 def is_better_turned(eqn: Any) -> bool:
-    """Whether an equation is such a product."""
+    """Whether an equation is such a product, which its rule does not turn."""
     if eqn.primitive.name != "dot_general":
         return False
+    from lowering.rules.dot import turns_small  # loaded with the program's own rules
+
     (contract, of_other), (batch, _) = eqn.params["dimension_numbers"]
     x, y, out = (atom.aval for atom in (*eqn.invars, *eqn.outvars))
     if batch or out.dtype not in ("float32", "float64") or not x.dtype == y.dtype == out.dtype or not _is_leading(contract):
@@ -44,6 +46,7 @@ def is_better_turned(eqn: Any) -> bool:
     rows, columns = x.size // max(1, count), y.size // max(1, count)
     if not _is_leading(of_other):
         is_few = min(count, rows) > 1 and rows <= _WIDEST
+        is_few = is_few and not turns_small(x, y, eqn.params["dimension_numbers"], precision)
         return not xla.BARRIER_DROPPER and max(of_other) < y.ndim - 1 and is_few and out.size >= _LARGE
     if x.ndim > len(contract) + 1 and count > columns > _WIDEST:
         return y.ndim == len(of_other) + 1 and x.size >= _COPIED

@@ -71,6 +71,19 @@ def test_cotangents_of_a_batch_come_first():
     np.testing.assert_allclose(jax.jit(product)(x, y), np.einsum("ka,bkc->abc", x, y), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("shapes, numbers, equation, is_turned", [
+    (((5, 4, 3), (5, 2, 4, 6)), (((1,), (2,)), ((0,), (0,))), "bij,bkim->bjkm", True),
+    (((2, 5, 4, 3), (5, 3, 2, 4, 6)), (((2,), (3,)), ((0, 1), (2, 0))), "abij,bkaim->abjkm", True),
+    (((4, 3), (5, 4, 2)), (((0,), (1,)), ((), ())), "ij,kim->jkm", True),
+    (((5, 4, 3), (5, 4, 6)), (((1,), (1,)), ((0,), (0,))), "bij,bim->bjm", False),
+    (((5, 40, 3), (5, 2, 40, 6)), (((1,), (2,)), ((0,), (0,))), "bij,bkim->bjkm", False)])
+def test_cotangents_of_small_matrices_come_first(shapes, numbers, equation, is_turned):
+    x, y = values(*shapes[0]), values(*shapes[1])
+    product = jax.jit(lambda x, y: lax.dot_general(x, y, numbers))
+    assert ("stablehlo.transpose" in product.lower(x, y).as_text()) == is_turned
+    np.testing.assert_allclose(product(x, y), np.einsum(equation, x, y), rtol=1e-4, atol=1e-5)
+
+
 def test_large_operands_of_several_axes_come_second_and_are_not_copied():
     x, y = values(128, 8, 160), values(128, 40)
     product = lambda x, y: lax.dot_general(x, y, FIRST)

@@ -313,7 +313,8 @@ def _install() -> None:
     cls.itemsize = property(lambda self: self.aval.dtype.itemsize, doc="Bytes per element.")
     cls.nbytes = property(lambda self: self.aval.size * self.aval.dtype.itemsize, doc="Bytes of all elements.")
     cls.sharding = property(lambda self: self._sharding, doc="Where the data lives.")
-    cls.device = property(lambda self: self._sharding if is_spread(self) else device_of(self),
+    cls.device = property(lambda self: device_of(self) if not is_spread(self) else self._sharding if
+                          self._sharding.num_devices > 1 else next(iter(self._sharding.device_set)),
                           doc="The device that holds the array; of one over several devices, its sharding.")
     cls.committed = property(lambda self: self._committed, doc="Whether the array is bound to its device.")
     cls.is_fully_addressable = property(lambda self: self._sharding.is_fully_addressable,

@@ -18,7 +18,7 @@ from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
 from jaxlite.core.array import deleted_error, device_of
 from jaxlite.core.aval import Ints, MemorySpace, ShapedArray, in_space, layout_of, layouts, space_of_kind, with_layout
-from jaxlite.core.tree import broadcast_prefix, tree_flatten, treedef_is_leaf
+from jaxlite.core.tree import broadcast_prefix, tree_flatten
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.devices import sharding as shardings
@@ -180,9 +180,9 @@ def global_shards(array: Any) -> list[Shard]:
     if hasattr(array, "_base_array"):
         return [Shard(each.device, each.index[:array.ndim], each.replica_id,
                       None if each.data is None else array.dtype.wrap(each.data)) for each in global_shards(array._base_array)]
-    if type(array.sharding) is xla.SingleDeviceSharding:
+    if array.sharding.num_devices == 1:
         here = array if array.is_fully_addressable else None
-        return [Shard(arrays.device_of(array), (slice(None),) * array.ndim, 0, here)]
+        return [Shard(array.device, (slice(None),) * array.ndim, 0, here)]
     data = {arrays.device_of(each): each for each in array._arrays}
     return [Shard(device, part, replica, data.get(device)) for device, part, replica in _replicas(array.sharding, array.shape)]
 
@@ -193,7 +193,7 @@ def addressable_data(array: Any, index: int) -> Any:
         raise arrays.deleted_error(array)
     if hasattr(array, "_base_array"):
         return array.dtype.wrap(addressable_data(array._base_array, index))
-    return array if type(array.sharding) is xla.SingleDeviceSharding else array._arrays[index]
+    return array if array.sharding.num_devices == 1 else array._arrays[index]
 
 
 # --- put together ------------------------------------------------------------------------------------
@@ -331,12 +331,13 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     Raises: ValueError if the data is neither the whole nor this process' part of it.
     """
     leaves, tree = tree_flatten(local_data)
-    if not treedef_is_leaf(tree):
-        is_shape = lambda node: node is None or isinstance(node, (tuple, list)) and all(
-            each is None or isinstance(each, (int, np.integer)) for each in node)
-        places = [sharding] * len(leaves) if isinstance(sharding, xla.Sharding) else broadcast_prefix(sharding, local_data)
-        return tree.unflatten(map(make_array_from_process_local_data, places, leaves,
-                                  broadcast_prefix(global_shape, local_data, is_leaf=is_shape)))
+    is_shape = lambda node: node is None or isinstance(node, (tuple, list)) and all(
+        each is None or isinstance(each, (int, np.integer)) for each in node)
+    places = [sharding] * len(leaves) if isinstance(sharding, xla.Sharding) else broadcast_prefix(sharding, local_data)
+    return tree.unflatten(map(_from_local_data, places, leaves, broadcast_prefix(global_shape, local_data, is_leaf=is_shape)))
+
+
+def _from_local_data(sharding: Any, local_data: Any, global_shape: Sequence[int] | None) -> Any:
     shardings.check_rank(sharding, np.shape(local_data))
     local = np.asarray(local_data) if type(local_data) is not ArrayImpl else arrays.host_value(local_data)
     spans = _local_spans(sharding, local.shape, global_shape)

@@ -24,8 +24,9 @@ def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> 
     Args:
       f: a function of pytrees of arrays. Without it, a decorator.
       axes: the names of the axes, or one name; by default all of the mesh.
-      out_sharding: the sharding of the results, a `PartitionSpec` or a pytree prefix of them; each call may have its own.
-    Returns: a function of the same arguments, and of the keyword `out_sharding`.
+      out_sharding: the sharding of the results, a `PartitionSpec` or a pytree prefix of them. Without it, each call
+        has its own.
+    Returns: a function of the same arguments, and of the keyword `out_sharding` if it was not given here.
     Raises: TypeError if no `out_sharding` is given; ValueError without a mesh.
 
     >>> import jaxlite as jax, jaxlite.numpy as jnp
@@ -39,10 +40,8 @@ def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> 
 
     @functools.wraps(f)
     @boundary
-    def wrapped(*args, out_sharding=None, **kwargs):
-        wanted = default if out_sharding is None else out_sharding
-        if wanted is None:
-            raise TypeError("Missing required keyword argument: 'out_sharding'")
+    def wrapped(*args, **kwargs):
+        wanted = _asked(default, kwargs, "out_sharding")
 
         def run(args, kwargs):
             outer = _mesh((args, kwargs), "auto_axes")
@@ -63,9 +62,9 @@ def explicit_axes(f: Callable | None = None, /, *, axes=None, in_sharding=None) 
     Args:
       f: a function of pytrees of arrays. Without it, a decorator.
       axes: the names of the axes, or one name; by default all of the mesh.
-      in_sharding: the shardings of the arguments inside, a `PartitionSpec` or a pytree prefix of `args`; may be given to each
-        call instead.
-    Returns: a function of the same arguments, and of the keyword `in_sharding`.
+      in_sharding: the shardings of the arguments inside, a `PartitionSpec` or a pytree prefix of `args`. Without it, each call
+        has its own; a function without arguments has None.
+    Returns: a function of the same arguments, and of the keyword `in_sharding` if it was not given here.
     Raises: TypeError if no `in_sharding` is given; ValueError without a mesh.
     """
     if f is None:
@@ -74,21 +73,28 @@ def explicit_axes(f: Callable | None = None, /, *, axes=None, in_sharding=None) 
 
     @functools.wraps(f)
     @boundary
-    def wrapped(*args, in_sharding=None):
-        wanted = default if in_sharding is None else in_sharding
-        if wanted is None:
-            raise TypeError("Missing required keyword argument: 'in_sharding'")
+    def wrapped(*args, **kwargs):
+        wanted = _asked(default, kwargs, "in_sharding")
 
         def run(args, kwargs):
             outer = _mesh((args, kwargs), "explicit_axes")
             inner = outer.update_axis_types(dict.fromkeys(_names(axes, outer), AxisType.Explicit))
             with use_abstract_mesh(inner):
-                outs = f(*reshard(args, wanted))
+                outs = f(*reshard(args, wanted), **kwargs)
             return _cast(outs, outer)
 
-        return _called(run, compiled, wanted, args, {})
+        return _called(run, compiled, wanted, args, kwargs)
 
     return wrapped
+
+
+def _asked(default, kwargs: dict[str, Any], name: str):
+    """The sharding that was given to the decorator, or else to this call; the call's may be None: there is nothing to place."""
+    if default is not None:
+        return default
+    if name not in kwargs:
+        raise TypeError(f"Missing required keyword argument: '{name}'")
+    return kwargs.pop(name)
 
 
 def _called(run: Callable, compiled: dict[Any, Callable], wanted, args, kwargs):

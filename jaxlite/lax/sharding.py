@@ -418,7 +418,7 @@ def with_sharding_constraint(x, shardings):
 def reshard(xs, out_shardings):
     """The same values with other shardings; arguments as in `with_sharding_constraint`.
 
-    Over explicit mesh axes, the types of the results have the shardings.
+    Over explicit mesh axes, the types of the results have the shardings. Raises: ValueError if an array gets the sharding None.
     """
     return _on_tree(xs, out_shardings, "out_shardings", "reshard", moved)
 
@@ -499,6 +499,8 @@ def inspect_array_sharding(value, *, callback: Callable[[Any], None]) -> None:
 def _on_tree(x, given, what: str, who: str, each_one: Callable[[Any, Any], Any] = constrain, or_entered: bool = False):
     leaves, tree = tree_flatten(x)
     flat = [given] * len(leaves) if spread.is_place(given) else flatten_axes(f"{who} {what}", tree, given)
+    if each_one is moved and None in flat:
+        raise ValueError("Reshard should only be used with out_shardings which are non-None")
     if each_one is constrain and None in flat:
         raise ValueError(f"One of {who} arguments got sharding None which is not allowed. Pass a Sharding; P.UNCONSTRAINED for "
                          "each axis leaves it to the compiler")

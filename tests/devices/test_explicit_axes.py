@@ -250,6 +250,12 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert seen[-1].startswith("f32[8@y,16]") or "f32[8@y,16]" in seen
         with pytest.raises(TypeError, match="Missing required keyword argument: 'out_sharding'"):
             auto_axes(product)(XY, B)
+        made = explicit_axes(lambda scale=1: jnp.ones(8, out_sharding=P("x")) * scale)
+        both = lambda a: made(in_sharding=None) + made(scale=a[0, 0], in_sharding=None)
+        check(auto_axes(both, out_sharding=P()), (XY,), "f32[8]")
+        for call in (lambda: auto_axes(lambda a: a)(XY, out_sharding=None), lambda: jax.sharding.reshard(XY, None)):
+            with pytest.raises(ValueError, match="non-None"):
+                call()
 
     def test_shard_map_has_parts_and_gives_layouts():
         double = jax.shard_map(lambda a: a * 2, in_specs=P("x", "y"), out_specs=P("x", "y"))

@@ -118,6 +118,9 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         with pytest.raises(BufferError):
             np.from_dlpack(x)
         x.delete()
+        alone = jax.device_put(X, NamedSharding(jax.make_mesh((1,), ("x",), devices=jax.devices()[3:4]), P("x")))
+        part = alone.addressable_shards[0].data
+        assert alone.device == part.device == jax.devices()[3] and part.sharding == alone.sharding
         for use in (lambda: x.addressable_shards, lambda: jax.device_put(x, on()), lambda: np.asarray(x), lambda: x + 1):
             with pytest.raises(RuntimeError, match="deleted"):
                 use()
@@ -282,6 +285,9 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert found["a"].sharding == found["b"][0].sharding == on("x") and (found["b"][0] == X[:, 0]).all()
         sized = jax.make_array_from_process_local_data(on("x"), [X, X[0]], [(8, 8), None])
         assert [each.shape for each in sized] == [(8, 8), (8,)]
+        assert jax.make_array_from_process_local_data(None, None) is None  # a tree without leaves
+        with pytest.raises(ValueError, match="prefix"):
+            jax.make_array_from_process_local_data(None, X)
 
     def test_what_a_format_is_made_of():
         from jaxlite.experimental.layout import Format, Layout

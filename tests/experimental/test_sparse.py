@@ -340,3 +340,21 @@ def test_keyword_arguments_of_sparsified_functions():
     m = BCOO.fromdense(D)
     check(sparse.sparsify(jnp.expand_dims)(m, axis=1), D[:, None])
     check(sparse.sparsify(lambda x, *, y, factor: (x + y) * factor)(m, y=m, factor=2.0), 4 * D)
+
+
+def test_products_of_batches_are_batches():
+    a, b = BCOO.fromdense(E, n_batch=1), BCOO.fromdense(F, n_batch=1)
+    together = sparse.bcoo_dot_general(a, b, dimension_numbers=(((2,), (1,)), ((0,), (0,))))
+    check(together, E @ F)
+    left = sparse.bcoo_dot_general(a, BCOO.fromdense(D.T), dimension_numbers=(((2,), (0,)), ((), ())))
+    check(left, E @ D.T)
+    assert (together.n_batch, left.n_batch) == (1, 1) and (together.nse, left.nse) == (8, 16)
+
+
+def test_shapes_may_be_symbolic():
+    rows = jax.export.symbolic_shape("rows")[0]
+    of = lambda fun: jax.eval_shape(fun, jax.ShapeDtypeStruct((rows, 3), np.float32))
+    made = of(lambda x: sparse.BCOO.fromdense(x, nse=1))
+    assert made.shape == (rows, 3) and made.nse == 1
+    assert of(lambda x: (sparse.BCOO.fromdense(x, nse=1) * 2).todense()).shape == (rows, 3)
+    assert of(lambda x: sparse.BCOO.fromdense(x, nse=1) @ sparse.BCOO.fromdense(x.T, nse=1)).shape == (rows, rows)

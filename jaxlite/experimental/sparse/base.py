@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxlite.core.array import Array
+from jaxlite.lax.shaping import canonical_shape
 
 Shape = tuple[int, ...]
 
@@ -44,7 +45,7 @@ class JAXSparse:
     __array_priority__ = 2000  # above arrays, so that x @ sparse comes here
 
     def __init__(self, args: tuple[Any, ...], *, shape):
-        self.shape = tuple(int(size) for size in shape)
+        self.shape = canonical_shape(shape)
 
     size = property(lambda self: math.prod(self.shape))
     ndim = property(lambda self: len(self.shape))

@@ -26,6 +26,12 @@ from jaxlite.core.tree import register_pytree_node_class
 from jaxlite.experimental.sparse.base import JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, SparseInfo, is_dense
 from jaxlite.experimental.sparse.batches import _columns, _common, _ends, _full, _over_batch, _parts, _shared_as
 from jaxlite.experimental.sparse.primitives import sparse_primitive
+from jaxlite.experimental.sparse.products import (
+    bcoo_dot_general_sampled,
+    bcoo_dot_general_sampled_p,
+    meeting_pairs,
+    product_shape,
+)
 from jaxlite.numpy.index_plan import canonical_index
 from jaxlite.transforms.vmap import vmap
 
@@ -923,56 +929,48 @@ def _sparse_times_dense(mat: BCOO, dense, contract: tuple[int, ...], dense_contr
 
 
 def _sparse_times_sparse(lhs: BCOO, rhs: BCOO, numbers, dtype) -> BCOO:
-    """The sums of the products of all pairs of elements whose coordinates meet."""
+    """The sums of the products of all pairs of elements whose coordinates meet.
+
+    Axes of the batch stay axes of the batch where they come first in the product: a batch of small products has far fewer pairs
+    than one product of all its elements.
+    """
+    (left_contract, right_contract), (left_batch, right_batch) = numbers
+    if left_batch and left_batch[0] < lhs.n_batch and right_batch[0] < rhs.n_batch:
+        rest = (left_contract, right_contract), (left_batch[1:], right_batch[1:])
+        return _for_each(lhs, left_batch[0], rhs, right_batch[0], rest, dtype)
+    free = next((axis for axis in range(lhs.n_batch) if axis not in left_contract), None)
+    if not left_batch and free is not None:
+        return _for_each(lhs, free, rhs, None, numbers, dtype)
     lhs, rhs = _flat(lhs), _flat(rhs)
     data, indices = bcoo_spdot_general_p.bind(lhs.data, lhs.indices, rhs.data, rhs.indices, lhs_spinfo=lhs._info,
                                               rhs_spinfo=rhs._info, dimension_numbers=numbers, preferred_element_type=dtype)
-    shape = _product_shape(lhs.shape, rhs.shape, numbers)
+    shape = product_shape(lhs.shape, rhs.shape, numbers)
     most = min(len(data), math.prod(shape)) if shape else 1
     return bcoo_sum_duplicates(BCOO((data, indices), shape=shape), nse=most)
 
 
-def _product_shape(lhs: Sequence[int], rhs: Sequence[int], numbers) -> list[int]:
-    (left_contract, right_contract), (left_batch, right_batch) = numbers
-    left = [size for axis, size in enumerate(lhs) if axis not in left_contract + left_batch]
-    right = [size for axis, size in enumerate(rhs) if axis not in right_contract + right_batch]
-    return [lhs[axis] for axis in left_batch] + left + right
+def _for_each(lhs: BCOO, left: int, rhs: BCOO, right: int | None, numbers, dtype) -> BCOO:
+    """The products for each element of an axis of the batch of `lhs`, and of one of `rhs` where it has that axis too."""
+    within = lambda axes, gone: tuple(axis - (gone is not None and axis > gone) for axis in axes)
+    numbers = tuple((within(lefts, left), within(rights, right)) for lefts, rights in numbers)
+    without = lambda mat, gone: tuple(size for axis, size in enumerate(mat.shape) if axis != gone)
+    left_shape, right_shape = without(lhs, left), without(rhs, right)
+
+    def one(left_parts, right_parts):
+        product = _sparse_times_sparse(BCOO(left_parts, shape=left_shape), BCOO(right_parts, shape=right_shape), numbers, dtype)
+        return product.data, product.indices
+
+    parts = vmap(one, (left, right))(_full(lhs), _full(rhs))
+    shape = (lhs.shape[left], *product_shape(left_shape, right_shape, numbers))
+    return BCOO(parts, shape=shape, indices_sorted=True, unique_indices=True)
 
 
 @sparse_primitive("bcoo_spdot_general", multiple_results=True)
 def bcoo_spdot_general_p(lhs_data, lhs_indices, rhs_data, rhs_indices, *, lhs_spinfo: SparseInfo,
                          rhs_spinfo: SparseInfo, dimension_numbers, preferred_element_type) -> list[Any]:
     lhs, rhs = _flat(_bcoo(lhs_data, lhs_indices, lhs_spinfo)), _flat(_bcoo(rhs_data, rhs_indices, rhs_spinfo))
-    (left_contract, right_contract), (left_batch, right_batch) = dimension_numbers
-    left, right = ([column[:, None] for column in _columns(lhs.indices)], [column[None] for column in _columns(rhs.indices)])
-    pairs = (lhs.nse, rhs.nse)
-    meet = jnp.ones(pairs, bool)
-    for a, b in zip((*left_batch, *left_contract), (*right_batch, *right_contract), strict=True):
-        meet &= left[a] == right[b]
-    for mat, axis in ((lhs, 1), (rhs, 0)):
-        meet &= jnp.expand_dims((mat.indices < _ends(mat.shape, mat.indices.dtype)).all(-1), axis)
-    columns = [left[axis] for axis in left_batch]
-    columns += [column for axis, column in enumerate(left) if axis not in left_batch + left_contract]
-    columns += [column for axis, column in enumerate(right) if axis not in right_batch + right_contract]
-    shape = _product_shape(lhs.shape, rhs.shape, dimension_numbers)
-    kind = lhs.indices.dtype
-    wide = [jnp.where(meet, column.astype(kind), kind.type(size)).reshape(-1)
-            for column, size in zip(columns, shape, strict=True)]
-    data = lhs.data.astype(preferred_element_type)[:, None] * rhs.data.astype(preferred_element_type)[None]
-    places = jnp.stack(wide, -1) if wide else jnp.zeros((math.prod(pairs), 0), kind)
-    return [jnp.where(meet, data, 0).reshape(-1), places]
-
-
-def bcoo_dot_general_sampled(A, B, indices, *, dimension_numbers):
-    """The elements of a dense product at some places alone: `indices` (nse, rank of the product)."""
-    numbers = tuple(tuple(map(tuple, pair)) for pair in dimension_numbers)
-    return bcoo_dot_general_sampled_p.bind(A, B, indices, dimension_numbers=numbers)
-
-
-@sparse_primitive("bcoo_dot_general_sampled")
-def bcoo_dot_general_sampled_p(A, B, indices, *, dimension_numbers):
-    product = lax.dot_general(A, B, dimension_numbers)
-    return product.at[_columns(indices)].get(mode="fill", fill_value=0)
+    data = [mat.data.astype(preferred_element_type) for mat in (lhs, rhs)]
+    return meeting_pairs(data, (lhs.indices, rhs.indices), (lhs.shape, rhs.shape), dimension_numbers)
 
 
 def bcoo_gather(operand: BCOO, start_indices, dimension_numbers, slice_sizes: Sequence[int], **options) -> BCOO:

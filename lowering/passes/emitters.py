@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from lowering import xla
@@ -42,7 +42,8 @@ _LONG_ALONE = (["log"], ["log1p"])  # programs
 
 def prefers_older(jaxpr: Any) -> bool:
     """Whether a program only consists of elementwise operations, reductions and movement of small arrays, on jaxlib 0.10."""
-    return xla.HAS_OLDER_EMITTER and all(map(_is_small, (*jaxpr.constvars, *jaxpr.invars))) and _is_fit(jaxpr)
+    is_fit = xla.HAS_OLDER_EMITTER and all(map(_is_small, (*jaxpr.constvars, *jaxpr.invars))) and _is_fit(jaxpr)
+    return is_fit and _is_varied(jaxpr, (), 0)
 
 
 def _is_fit(jaxpr: Any) -> bool:
@@ -82,18 +83,25 @@ def is_one_function(jaxpr: Any, barriers: Container[Any] = ()) -> bool:
         return False
     if not 0 < _work(jaxpr, _LARGEST) <= _MOST_WORK:
         return False
-    kernels = list(_kernels(jaxpr, barriers))
-    return len(kernels) - len(set(kernels)) <= max(_FEW_EQUAL, len(kernels) // 2)
+    return _is_varied(jaxpr, barriers, _FEW_EQUAL)
 
 
-def _kernels(jaxpr: Any, barriers: Container[Any]) -> Iterator[Any]:
-    """What tells kernels of a program apart that end in a reduction or at a barrier."""
+def _is_varied(jaxpr: Any, barriers: Container[Any], few: int) -> bool:
+    """Whether no more kernels of a program than these few, or half of them, are like others."""
+    kernels = list(_kernels(jaxpr, barriers, jaxpr.outvars))
+    return len(kernels) - len(set(kernels)) <= max(few, len(kernels) // 2)
+
+
+def _kernels(jaxpr: Any, barriers: Container[Any], results: Iterable[Any]) -> Iterator[Any]:
+    """What tells kernels of a program apart that end in a reduction, at a barrier or in a result."""
     makers: dict[Any, Any] = {}
+    ends = {var for var in results if not hasattr(var, "val")}
     for eqn in jaxpr.eqns:
         inner = call_body(eqn)
         if inner is not None:
-            yield from _kernels(inner, barriers)
-        elif eqn.primitive.name in REDUCTIONS or any(var in barriers for var in eqn.outvars):
+            yield from _kernels(inner, barriers, [
+                atom for var, atom in zip(eqn.outvars, inner.outvars, strict=True) if var in ends])
+        elif eqn.primitive.name in REDUCTIONS or any(var in barriers or var in ends for var in eqn.outvars):
             yield _kind(eqn, makers, _DEPTH)
         makers.update((var, eqn) for var in eqn.outvars)
 

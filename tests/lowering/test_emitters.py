@@ -100,6 +100,15 @@ def test_many_equal_kernels_are_compiled_once_by_the_newer_generator(count, has)
     assert emitters.is_one_function(halves, halves.outvars) is (has and xla.HAS_SMALL_FUNCTIONS)
 
 
+@pytest.mark.parametrize("shapes, older, one", [([8] * 2, True, True), ([8] * 3, False, True), ([8] * 6, False, False),
+                                                (range(16, 22), True, True)])
+def test_results_count_as_kernels_also_those_of_calls(shapes, older, one):
+    update = jax.jit(lambda x: x - 0.1 * jnp.tanh(x))
+    jaxpr = jax.make_jaxpr(lambda xs: [update(x) for x in xs])([np.ones((8, n), np.float32) for n in shapes]).jaxpr
+    assert emitters.prefers_older(jaxpr) is (older and xla.HAS_OLDER_EMITTER)
+    assert emitters.is_one_function(jaxpr) is (one and xla.HAS_SMALL_FUNCTIONS)
+
+
 def looped(x):
     x, largest = normalized(x)
     total = lax.scan(lambda total, row: (total + row[:8], row * total[0]), x[0, :8], x[:4])

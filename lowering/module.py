@@ -366,9 +366,8 @@ class RuleContext:
             result = cache[key] = self.ir.Attribute.parse(text, self.builder.context)
             return result
 
-    def accuracy(self, accuracy: Any = None, **params: Any) -> dict[str, Any]:
-        """The attributes that say how exact an operation shall be: a mode's name, or bounds of the error. Other params of
-        operations on elements change nothing."""
+    def accuracy(self, accuracy: Any = None) -> dict[str, Any]:
+        """The attributes that say how exact an operation shall be: a mode's name, or bounds of the error."""
         if accuracy is None:
             return {}
         mode, bounds = getattr(accuracy, "name", "TOLERANCE"), ""

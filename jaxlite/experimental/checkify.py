@@ -29,6 +29,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.devices.sharding import P
 from jaxlite.lax.checks import Site, check_p, zeros_of
 from jaxlite.lax.control_flow.cond import switch
+from jaxlite.lax.control_flow.loop_rules import until_all_stop
 from jaxlite.lax.control_flow.scan import scan
 from jaxlite.lax.control_flow.while_loop import while_loop
 from jaxlite.lax.elementwise import add, bitwise_or, eq, gt, lt, ne, select
@@ -276,7 +277,7 @@ class _Plan:
     """
 
     def __init__(self, jaxpr: Jaxpr, enabled: frozenset[Any], known: dict[Jaxpr, _Plan]):
-        self.jaxpr = jaxpr
+        self.jaxpr = jaxpr = jaxpr.replace(eqns=list(map(until_all_stop, jaxpr.eqns)))
         self.own: list[list[Site]] = []
         self.inner: list[list[_Plan]] = []
         self.sites: list[Site] = []

@@ -20,6 +20,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from jaxlite.core.tree import tree_flatten, tree_map
 from jaxlite.lax.control_flow.cond import switch
+from jaxlite.lax.control_flow.loop_rules import until_all_stop
 from jaxlite.lax.control_flow.scan import scan
 from jaxlite.lax.control_flow.while_loop import while_loop
 from jaxlite.lax.shaping import concatenate, convert_element_type, expand_dims, full, reshape
@@ -187,7 +188,7 @@ class _Harvester:
         """The results of a program, and what it sowed."""
         env: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
         reaps: Reaps = {}
-        for eqn in jaxpr.eqns:
+        for eqn in map(until_all_stop, jaxpr.eqns):
             values = [atom.val if type(atom) is Literal else env[atom] for atom in eqn.invars]
             rule = self.rules.get(eqn.primitive.name)
             if self.means(eqn):

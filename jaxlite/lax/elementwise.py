@@ -17,6 +17,7 @@ import numpy as np
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.tracing import set_trace, state
 from jaxlite.core.values import aval_of
 from jaxlite.lax.accuracy import accuracy_params
 from jaxlite.lax.shaping import convert_element_type, require_equal_dtypes
@@ -100,9 +101,9 @@ def unary(name: str, accepted: str, result: Callable[[Any], Any] = _same_dtype) 
 
 
 def nary(name: str, accepted: str | Sequence[str], result: Callable[[Any], Any] = _same_dtype,
-         arity: int | None = 2) -> Primitive:
+         arity: int | None = 2, kind: type[Primitive] = Primitive) -> Primitive:
     """A primitive of several operands of one dtype; of any number if the arity is None. Kinds may be given for each."""
-    primitive = Primitive(name)
+    primitive = kind(name)
 
     @primitive.def_abstract_eval
     def rule(*avals, **params) -> ShapedArray:
@@ -121,9 +122,25 @@ def nary(name: str, accepted: str | Sequence[str], result: Callable[[Any], Any] 
 
 # --- arithmetic --------------------------------------------------------------------------------------
 
+
+class _Product(Primitive):
+    """The primitive of `mul`: `bind` takes JAX's parameter `out_dtype` too, which is no param of equations."""
+
+    __slots__ = ()
+
+    def bind(self, x, y, *, out_dtype=None):
+        if out_dtype is not None:
+            x, y = convert_element_type(x, out_dtype), convert_element_type(y, out_dtype)
+        return state.trace.process(self, (x, y), {})
+
+    def bind_with_trace(self, trace: Any, args: Sequence[Any], *avals_and_params: Any) -> Any:
+        with set_trace(trace):
+            return self.bind(*args, **avals_and_params[-1])
+
+
 add_p = nary("add", NUMBERS)
 sub_p = nary("sub", NUMBERS)
-mul_p = nary("mul", NUMBERS)
+mul_p = nary("mul", NUMBERS, kind=_Product)
 div_p = nary("div", NUMBERS)
 rem_p = nary("rem", REALS)
 max_p = nary("max", ANY)
@@ -154,9 +171,7 @@ def mul(x, y, *, out_dtype=None):
 
     Args: `out_dtype` is the dtype to multiply in and of the result, if another one.
     """
-    if out_dtype is not None:
-        x, y = convert_element_type(x, out_dtype), convert_element_type(y, out_dtype)
-    return mul_p.bind(x, y)
+    return mul_p.bind(x, y, out_dtype=out_dtype)
 
 
 def div(x, y):

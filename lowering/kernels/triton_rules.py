@@ -13,6 +13,7 @@ import numpy as np
 from lowering.kernels import triton_math
 from lowering.kernels.triton import RULES, Kernel, Value, load, lowers, pointers, ref_rules, scalar_text, store, type_text
 from lowering.module import LoweringError
+from lowering.rules import DECOMPOSITIONS
 
 _INT32 = np.dtype(np.int32)
 _FLOAT32 = np.dtype(np.float32)
@@ -509,6 +510,8 @@ def _scan(k: Kernel, eqn: Any, *values: Any, jaxpr: Any, length: int, num_consts
 @lowers("while")
 def _while(k: Kernel, eqn: Any, *values: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int) -> Any:
     test, body = cond_jaxpr.jaxpr, body_jaxpr.jaxpr
+    if test.outvars[0].aval.ndim:  # of examples that stop at different times
+        return k.program(DECOMPOSITIONS["while"]([atom.aval for atom in eqn.invars], eqn.params).jaxpr, values)
     cond_consts, body_consts = values[:cond_nconsts], values[cond_nconsts:cond_nconsts + body_nconsts]
     carry = list(values[cond_nconsts + body_nconsts:])
     bounds = _bounds(test, body, cond_nconsts, len(carry))

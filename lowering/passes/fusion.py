@@ -77,7 +77,6 @@ _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient conver
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",
           "custom_vjp_call": "call_jaxpr"}
 _FOLDS = ("reduce", "reduce_window")  # their bodies are not kernels of their own
-_BODIES = ("jaxpr", "body_jaxpr", "cond_jaxpr")
 _SOLVERS = ("custom_linear_solve", "custom_root", "linear_call")  # the second of their programs is run
 _first = itemgetter(0)
 
@@ -249,11 +248,15 @@ def call_body(eqn: Any) -> Any:
 def bodies(eqn: Any) -> Sequence[Any]:
     """The programs in an equation that are compiled as programs of their own: of loops, branches, decompositions, solvers."""
     name, params = eqn.primitive.name, eqn.params
+    if name == "while":
+        if params["cond_jaxpr"].out_avals[0].ndim:  # of examples that stop at different times
+            params = DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], params).jaxpr.eqns[0].params
+        return params["body_jaxpr"].jaxpr, params["cond_jaxpr"].jaxpr
     is_decomposed = name in DECOMPOSITIONS and name not in RULES
     if not is_decomposed and name in FUSIBLE or name in _FOLDS:
         return ()
     found = [DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], params).jaxpr] if is_decomposed else []
-    found += [params[param].jaxpr for param in _BODIES if hasattr(params.get(param), "jaxpr")]
+    found += [params["jaxpr"].jaxpr] if hasattr(params.get("jaxpr"), "jaxpr") else []
     found += [branch.jaxpr for branch in params.get("branches", ())]
     if name in _SOLVERS:
         found.append(params["jaxprs"][1].jaxpr)

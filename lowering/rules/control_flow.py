@@ -66,7 +66,9 @@ def _platform_position(ctx: Any, platforms: Any) -> int:
 
 @lowers("while")
 def _while(ctx: Any, *operands: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int,
-           body_nconsts: int) -> list[Any]:
+           body_nconsts: int) -> Any:
+    if cond_jaxpr.out_avals[0].ndim:  # of examples that stop at different times
+        return NotImplemented
     first = cond_nconsts + body_nconsts
     cond_consts, body_consts, carry = operands[:cond_nconsts], operands[cond_nconsts:first], operands[first:]
     if is_ordered(cond_jaxpr):

@@ -114,6 +114,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         (lambda a: lax.scan(lambda c, x: (c + x, c.sum()), jnp.zeros_like(a[0]), jnp.asarray(a))[0], (Y,), "f32[16@y]"),
         (lambda a: lax.fori_loop(0, 3, lambda i, c: c * 2, a), (XY,), "f32[8@x,16@y]"),
         (lambda a: lax.while_loop(lambda c: c.sum() < 3, lambda c: c + 1, a), (XY,), "f32[8@x,16@y]"),
+        (jax.vmap(lambda a: lax.while_loop(lambda c: c.sum() < 3, lambda c: c + 1, a)), (XY,), "f32[8@x,16@y]"),
         (lambda a: lax.cond(a.sum() > 0, lambda a: a * 2, lambda a: a + 1, a), (XY,), "f32[8@x,16@y]"),
         (lambda a: jax.jit(lambda b: b * 2)(a).T, (XY,), "f32[16@y,8@x]"),
         (jax.checkpoint(lambda a: jnp.sin(a)), (XY,), "f32[8@x,16@y]"),

@@ -103,6 +103,27 @@ def test_gradients_with_respect_to_the_scanned_arrays():
     check_batching(fun, [np.array([0.5, 0.2]), np.stack([STEPS, -STEPS], 1), np.float64(1.0)], [0, 1, None], 1e-9)
 
 
+def test_a_batched_while_says_which_examples_go_on():
+    """As in JAX: its condition gives a boolean for each, and its body is that of all; libraries have rules for these."""
+
+    def grown(limit, factor):
+        return lax.while_loop(lambda c: c[0] < limit, lambda c: (c[0] + 1, c[1] * factor), (0, 1.0))[1]
+
+    limits, factors = np.array([3, 0, 5]), np.array([2.0, 3.0])
+    batched = jax.vmap(grown, in_axes=(0, None))
+    (eqn,) = [eqn for eqn in jax.make_jaxpr(batched)(limits, 2.0).eqns if eqn.primitive is lax.while_p]
+    assert eqn.params["cond_jaxpr"].out_avals[0].shape == (3,)
+    assert "select_n" not in {each.primitive.name for each in eqn.params["body_jaxpr"].eqns}
+    np.testing.assert_allclose(batched(limits, 2.0), 2.0 ** limits)
+    powers = factors[:, None] ** limits
+    np.testing.assert_allclose(jax.jit(jax.vmap(batched, in_axes=(None, 0)))(limits, factors), powers)
+    np.testing.assert_allclose(jax.vmap(jax.vmap(grown, in_axes=(None, 0)), in_axes=(0, None))(limits, factors), powers.T)
+    slopes = jax.jit(jax.vmap(jax.jvp, in_axes=(None, 0, None)), static_argnums=0)
+    np.testing.assert_allclose(slopes(lambda x: batched(limits, x), (factors,), (1.0,))[1][0], limits * 2.0 ** (limits - 1))
+    with jax.debug_nans(True), pytest.raises(FloatingPointError, match="step 2 of the loop"):
+        jax.vmap(lambda x: lax.while_loop(lambda c: c < 9, lambda c: jnp.log(c - 1) + 1, x))(np.array([20.0, 2.0]))
+
+
 def test_reverse_mode_through_while_says_what_to_do():
     with pytest.raises(ValueError, match="Reverse-mode differentiation does not work .*while_loop"):
         jax.grad(WHILES["until large"])(0.7)

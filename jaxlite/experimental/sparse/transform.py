@@ -27,6 +27,7 @@ from jaxlite.experimental.sparse.base import is_sparse
 from jaxlite.experimental.sparse.bcoo import BCOO
 from jaxlite.experimental.sparse.compressed import BCSR, _Converted, bcsr_dot_general
 from jaxlite.extend.rule_tables import RulesBeside, UserRule
+from jaxlite.lax.control_flow.loop_rules import until_all_stop
 from jaxlite.transforms.make_jaxpr import make_jaxpr
 
 __all__ = ["SparseTrace", "SparseTracer", "sparsify"]
@@ -145,7 +146,7 @@ def _evaluate(jaxpr: Jaxpr, consts, args) -> list[Any]:
     read = lambda atom: atom.val if type(atom) is Literal else env[atom]
     env.update(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
-    for eqn in jaxpr.eqns:
+    for eqn in map(until_all_stop, jaxpr.eqns):
         values = [read(atom) for atom in eqn.invars]
         if not any(map(is_sparse, values)):
             outs = eqn.primitive.bind(*values, **eqn.params)

@@ -28,6 +28,7 @@ from jaxlite.traces.partial import dce_jaxpr
 from jaxlite.traces.saving import Split, keep_inside, keeping, narrowed, narrowing, pick, read_inputs
 from jaxlite.traces.transpose import Linear, backward, is_linear
 from lowering.passes.dce import live_parts
+from lowering.rules import register_decomposition
 
 
 def _nonzero(tangents: Sequence[Any]) -> list[bool]:
@@ -429,6 +430,10 @@ while_p.no_transpose("the number of steps is not known beforehand. Try using lax
 @while_p.def_batching
 def _while_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, cond_jaxpr: ClosedJaxpr,
                  body_jaxpr: ClosedJaxpr, cond_nconsts: int, body_nconsts: int) -> tuple[list[Any], list[int | None]]:
+    if cond_jaxpr.out_avals[0].ndim:  # of a batch
+        args, dims = [*args[:cond_nconsts], *args], [*dims[:cond_nconsts], *dims]
+        cond_jaxpr, body_jaxpr = _masked(cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts)
+        body_nconsts += cond_nconsts
     at = cond_nconsts + body_nconsts
     cond_dims, const_dims = list(dims[:cond_nconsts]), list(dims[cond_nconsts:at])
     num_carry = len(args) - at
@@ -444,15 +449,53 @@ def _while_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *,
 
     ((condition, cond_consts, cond_batched), (body, body_consts, _)), carry_flags = _fixpoint(
         [dim is not None for dim in dims[at:]], step)
-    carry = [bring_to_front(arg, dim, axis.size) if flag else arg
-             for arg, dim, flag in zip(args[at:], dims[at:], carry_flags, strict=True)]
-    cond_operands, body_operands = [*cond_consts, *args[:cond_nconsts]], [*body_consts, *args[cond_nconsts:at]]
     if cond_batched[0]:
         check_harmless(body.effects | condition.effects, "vmap of a while_loop with a batched predicate")
-        condition, body, body_operands = _until_all_stop(condition, body, cond_operands, body_operands, num_carry)
-    outs = while_p.bind(*cond_operands, *body_operands, *carry, cond_jaxpr=condition, body_jaxpr=body,
-                        cond_nconsts=len(cond_operands), body_nconsts=len(body_operands))
+    carry = [bring_to_front(arg, dim, axis.size) if flag else arg
+             for arg, dim, flag in zip(args[at:], dims[at:], carry_flags, strict=True)]
+    outs = while_p.bind(*cond_consts, *args[:cond_nconsts], *body_consts, *args[cond_nconsts:at], *carry,
+                        cond_jaxpr=condition, body_jaxpr=body, cond_nconsts=len(cond_consts) + cond_nconsts,
+                        body_nconsts=len(body_consts) + body_nconsts)
     return outs, [0 if flag else None for flag in carry_flags]
+
+
+# --- while: examples that stop at different times -----------------------------------------------------
+# In jaxprs, as in JAX's, the condition of such a loop gives a boolean for each example, along the first axis of all leaves of
+# the carry. What runs, and what is batched again, is another loop.
+
+
+def until_all_stop(eqn: JaxprEqn) -> JaxprEqn:
+    """A loop whose examples stop at different times as one that goes on until all have, and no longer changes those that
+    have; other equations as they are."""
+    if eqn.primitive is not while_p or not eqn.params["cond_jaxpr"].out_avals[0].ndim:
+        return eqn
+    count, params = eqn.params["cond_nconsts"], eqn.params
+    condition, body = _masked(params["cond_jaxpr"], params["body_jaxpr"], count, params["body_nconsts"])
+    return eqn.replace(invars=[*eqn.invars[:count], *eqn.invars], params={
+        **params, "cond_jaxpr": condition, "body_jaxpr": body, "body_nconsts": count + params["body_nconsts"]})
+
+
+def _masked(condition: ClosedJaxpr, body: ClosedJaxpr, num_cond: int, num_body: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """The programs of the loop that goes on until all have stopped; its body gets the condition's constants first."""
+    def any_goes_on(*values) -> list[Any]:
+        (going,) = eval_jaxpr(condition.jaxpr, [], *values)
+        return [reduce_or(going, (0,))]
+
+    def masked(*values) -> list[Any]:
+        cond_values, rest = values[:num_cond], values[num_cond:]
+        (going,) = eval_jaxpr(condition.jaxpr, [], *cond_values, *rest[num_body:])
+        new = eval_jaxpr(body.jaxpr, [], *rest)
+        return [select_n(shaping.broadcast_in_dim(going, aval_of(after).shape, (0,)), _kept_back(before), after)
+                for before, after in zip(rest[num_body:], new, strict=True)]
+
+    def make() -> tuple[ClosedJaxpr, ClosedJaxpr]:
+        stops, stop_consts = trace_to_jaxpr(any_goes_on, condition.in_avals)
+        steps, step_consts = trace_to_jaxpr(masked, [*condition.in_avals[:num_cond], *body.in_avals])
+        assert not stop_consts and not step_consts
+        return ClosedJaxpr(stops, []), ClosedJaxpr(steps, [])
+
+    programs: tuple[ClosedJaxpr, ClosedJaxpr] = _remember(("while_batch", id(condition), id(body)), (condition, body), make)
+    return programs
 
 
 def _kept_back(value):
@@ -461,34 +504,12 @@ def _kept_back(value):
     return PRIMITIVES["random_clone"].bind(value) if is_key else value
 
 
-def _until_all_stop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_operands: list[Any], body_operands: list[Any],
-                    num_carry: int) -> tuple[ClosedJaxpr, ClosedJaxpr, list[Any]]:
-    """A loop that continues until all examples have stopped, and no longer changes those that have."""
-    count = len(cond_operands)
-
-    def any_goes_on(*values) -> list[Any]:
-        (going,) = eval_jaxpr(condition.jaxpr, [], *values)
-        return [reduce_or(going, (0,))]
-
-    def masked(*values) -> list[Any]:
-        cond_values, rest = values[:count], values[count:]
-        carry = rest[len(rest) - num_carry:]
-        (going,) = eval_jaxpr(condition.jaxpr, [], *cond_values, *carry)
-        new = eval_jaxpr(body.jaxpr, [], *rest)
-        return [select_n(_stretch(going, aval_of(after).shape), _kept_back(before), after)
-                for before, after in zip(carry, new, strict=True)]
-
-    def make() -> tuple[ClosedJaxpr, ClosedJaxpr]:
-        stops, stop_consts = trace_to_jaxpr(any_goes_on, condition.in_avals)
-        steps, step_consts = trace_to_jaxpr(masked, [*map(aval_of, cond_operands), *body.in_avals])
-        assert not stop_consts and not step_consts
-        return ClosedJaxpr(stops, []), ClosedJaxpr(steps, [])
-
-    new_condition, new_body = _remember(("while_batch", id(condition), id(body)), (condition, body), make)
-    return new_condition, new_body, [*cond_operands, *body_operands]
+def _as_one_loop(avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+    """What is lowered in the place of a loop whose examples stop at different times."""
+    inputs, outs = list(map(Var, avals)), list(map(Var, params["body_jaxpr"].out_avals))
+    effects = params["cond_jaxpr"].effects | params["body_jaxpr"].effects
+    eqn = until_all_stop(JaxprEqn(while_p, [*inputs], outs, params, effects))
+    return ClosedJaxpr(Jaxpr([], inputs, outs, [eqn], effects), [])
 
 
-def _stretch(flags, shape: tuple[int, ...]):
-    return shaping.broadcast_in_dim(flags, shape, (0,))
-
-
+register_decomposition("while", _as_one_loop)

@@ -193,6 +193,7 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
     _write_bits(values, found)
     _write_repeated(values, found)
     _write_complex(values, found)
+    _write_rounded(values, found)
     if needed > _LONG_KERNEL:
         _cut_long_kernels(values, found)
 
@@ -416,6 +417,19 @@ def _cost(value: _Value) -> tuple[float, float]:
             instructions += operand.instructions
             work += operand.work * operand.size
     return instructions, work / max(1, value.size)
+
+
+def _write_rounded(values: list[_Value], found: dict[Any, str]) -> None:
+    """Choose what a sum of bfloat16 reads, which another kernel makes floats of first, and a product or the like reads too.
+
+    XLA would compute all that both kernels need, each step in a kernel of its own.
+    """
+    for value in values:
+        if value.name == "reduce_sum" and value.eqn.invars[0].aval.dtype == "bfloat16":
+            for operand in value.operands:
+                others = [user for user in operand.users if user is not value]
+                if operand.is_loop and operand.operands and not all(user.is_loop for user in others):
+                    found.setdefault(operand.var, f"summed up as floats, and read ({operand.size} elements)")
 
 
 def _write_counters(values: list[_Value], found: dict[Any, str]) -> None:

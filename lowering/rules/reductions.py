@@ -66,6 +66,8 @@ def reduce_by_monoid(ctx: Any, monoid: str, x: Any, shape: Sequence[int], dtype:
 # arrays of booleans are reduced as floats, which count as far as this.
 _FLOAT, _EXACT = np.dtype(np.float32), 1 << 24
 _LIBRARY_SIZE, _LIBRARY_LENGTH = 1 << 12, 32
+_ROUNDED_LENGTH = 16  # elements from which on the library takes less time
+_FUSED = ("stablehlo.multiply", "stablehlo.add", "stablehlo.subtract")  # into the library's sum
 _OF_TRUTHS = {"sum": "sum", "or": "max", "and": "min"}
 _MOST_TRUTHS = 1 << 16  # above it, the floats are much more memory than booleans that XLA would not even write
 
@@ -78,6 +80,21 @@ def _is_for_library(ctx: Any, monoid: str, aval: Any, axes: tuple[int, ...]) -> 
     if monoid != "sum" and reduced < aval.size:  # several results: a register holds many booleans
         return False
     return _LIBRARY_LENGTH <= reduced <= _EXACT
+
+
+def _is_rounded(ctx: Any, aval: Any, axes: tuple[int, ...]) -> bool:
+    """Whether XLA:CPU would round each step of a sum to the dtype, which takes ten times as long as the library's sum."""
+    reduced = math.prod([aval.shape[axis] for axis in axes])
+    return ctx.platform == "cpu" and aval.dtype == "bfloat16" and type(reduced) is int and reduced >= _ROUNDED_LENGTH
+
+
+def _sum_as_floats(ctx: Any, x: Any, aval: Any, axes: tuple[int, ...]) -> Any:
+    """A sum of rounded numbers that is itself rounded once."""
+    wide = ctx.convert(x, aval.shape, _FLOAT)
+    if getattr(x.owner, "name", "") in _FUSED:  # rounded as they are, else XLA writes both operands for the library
+        wide = ctx.value("stablehlo.reduce_precision", [wide], aval.shape, _FLOAT, exponent_bits=ctx.i32(8),
+                         mantissa_bits=ctx.i32(7))
+    return ctx.convert(reduce_by_monoid(ctx, "sum", wide, aval.shape, _FLOAT, axes), ctx.aval_out.shape, aval.dtype)
 
 
 def _is_outermost(block: Any) -> bool:
@@ -112,6 +129,8 @@ def _reduction(monoid: str) -> None:
         truths = _truths(monoid, x, aval) if is_fit else None
         if truths is not None:
             return _reduce_truths(ctx, monoid, truths, aval, axes)
+        if monoid == "sum" and _is_rounded(ctx, aval, axes):
+            return _sum_as_floats(ctx, x, aval, axes)
         return reduce_by_monoid(ctx, monoid, x, aval.shape, aval.dtype, axes)
 
 

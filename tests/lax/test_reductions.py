@@ -306,3 +306,14 @@ def test_booleans_are_reduced_as_floats_where_the_library_takes_them():
     assert not is_float(looped, MASK)  # XLA compiles a small loop in one piece, but for what a library does
     xla.load_operation_classes()  # as for a lowering rule of a library
     assert is_float(lambda mask: jnp.sum(mask), MASK) and is_float(lambda mask: jnp.any(mask), MASK)
+
+
+def test_sums_of_bfloat16_are_rounded_once():
+    rng = np.random.default_rng(0)
+    x, y = rng.random((2, 40, 8, 50)).astype(bfloat16)
+    total = jaxlite.jit(lambda x, y: [lax.reduce_sum(x, (0,)), lax.reduce_sum(x, (2,)), lax.reduce_sum(x * y, (0, 2))])(x, y)
+    wide = x.astype(np.float32)
+    exact = [wide.sum(0), wide.sum(2), (x * y).astype(np.float32).sum((0, 2))]
+    for got, want in zip(total, exact, strict=True):
+        assert got.dtype == bfloat16
+        np.testing.assert_allclose(np.asarray(got, np.float32), want, rtol=2**-8)

@@ -211,6 +211,17 @@ def test_complex_functions_that_several_kernels_read_are_written():
     assert written(jnp.abs, jnp.angle, size=10) == []
 
 
+def test_what_is_summed_up_as_floats_and_multiplied_is_written_once():
+    def gradients(x, w, b):
+        return jax.grad(lambda p: (jnp.tanh(x @ p[0] + p[1]) ** 2).sum())((w, b))
+
+    args = [np.ones(shape, jnp.bfloat16) for shape in ((64, 32), (32, 48), (48,))]
+    reasons = fusion.barriers(jax.make_jaxpr(gradients)(*args).jaxpr).values()
+    assert any("summed up as floats" in why for why in reasons)
+    assert not any("as floats" in why for why in fusion.barriers(
+        jax.make_jaxpr(gradients)(*[x.astype(np.float32) for x in args]).jaxpr).values())
+
+
 def test_what_sums_up_equal_parts_is_cut_between_them():
     def f(x):
         total = jnp.float32(0)

@@ -19,6 +19,7 @@ from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays
 from jaxlite.numpy.arithmetic import equal
 from jaxlite.numpy.ufuncs import isclose, isnan
 from jaxlite.traces.batching import over_leading_axis
+from jaxlite.transforms.vmap import vmap
 
 # --- comparing arrays --------------------------------------------------------------------------------
 
@@ -77,21 +78,19 @@ def _map_leading(function: Callable, arrays: Sequence[Any], batch: tuple[int, ..
 def apply_along_axis(func1d: Callable, axis: int, arr, *args, **kwargs):
     """`func1d(slice, *args, **kwargs)` for each one-dimensional slice along an axis.
 
-    The axes of its result take the place of that axis.
+    The axes of its result take the place of that axis; it may give a pytree of arrays.
     """
     arr = as_arrays("apply_along_axis", arr)
-    rank = arr.ndim
-    axis = shaping.canonical_axis(axis, rank)
-    arr = shaping.transpose(arr, [each for each in range(rank) if each != axis] + [axis])
-    batch = arr.shape[:-1]
+    axis = shaping.canonical_axis(axis, arr.ndim)
 
     def apply(row):
-        return as_array(func1d(row, *args, **kwargs))
+        return func1d(row, *args, **kwargs)
 
-    out = apply(arr) if not batch else _map_leading(apply, [arr], batch)
-    result_rank = aval_of(out).ndim - len(batch)
-    order = [*range(axis), *range(len(batch), len(batch) + result_rank), *range(axis, len(batch))]
-    return shaping.transpose(out, order)
+    for behind in range(1, arr.ndim - axis):
+        apply = vmap(apply, behind, -1)
+    for _ in range(axis):
+        apply = vmap(apply)
+    return apply(arr)
 
 
 @boundary

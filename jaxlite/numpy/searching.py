@@ -20,6 +20,7 @@ from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import indexing, manipulation, selection, ufuncs
 from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes, scalar
+from jaxlite.numpy.creation import asarray
 
 # --- positions of extremes ---------------------------------------------------------------------------
 
@@ -432,7 +433,8 @@ def piecewise(x, condlist, funclist: Sequence[Any], *args, **kw):
     Array([-1.,  0.,  9.], dtype=float32)
     """
     check_arrays("piecewise", x)
-    conditions, functions = list(condlist), list(funclist)
+    conditions = [asarray(each) if isinstance(each, (list, tuple)) else each for each in condlist]
+    functions = list(funclist)
     if not conditions:
         raise ValueError("condlist must be non-empty")
     check_arrays("piecewise", *conditions)

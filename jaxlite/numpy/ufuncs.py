@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.array import Array
 from jaxlite.core.lazy import loader
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -565,7 +566,9 @@ def isrealobj(x) -> builtins.bool:
 
 def isscalar(element) -> builtins.bool:
     """Whether an object is a Python or NumPy scalar, a string, or an array without axes."""
-    return np.isscalar(element) or (hasattr(element, "shape") and np.ndim(element) == 0)
+    if isinstance(element, (np.ndarray, Array)):
+        return element.ndim == 0
+    return element.__jax_array__().ndim == 0 if hasattr(element, "__jax_array__") else np.isscalar(element)
 
 
 @api

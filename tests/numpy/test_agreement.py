@@ -367,6 +367,7 @@ def test_conditions_of_piecewise_have_a_shape_of_their_own():
     expected = np.where(mask, x * x, -1)
     np.testing.assert_array_equal(jnp.piecewise(x, [mask], [lambda x: x * x, -1.0]), expected)
     np.testing.assert_array_equal(jnp.piecewise(2.0, [mask[:, 0]], [lambda x: x * x, -1.0]), [4, -1])
+    np.testing.assert_array_equal(jnp.piecewise(x, [[True, False, False]], [lambda x: x + 7, -1.0]), [7, -1, -1])
     slopes = jax.jacobian(lambda x: jnp.piecewise(x, [mask[:, 0]], [jnp.square, jnp.log]))(0.5)
     np.testing.assert_allclose(slopes, [1, 2])
 

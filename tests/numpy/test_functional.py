@@ -50,9 +50,23 @@ def test_apply_along_axis(axis):
 
 def test_apply_along_axis_of_vectors():
     assert float(jnp.apply_along_axis(jnp.sum, 0, np.ones(3, f32))) == 3
+    tree = jnp.apply_along_axis(lambda row: [row[0], {"twice": 2 * row}], 1, np.ones((2, 3), f32))
+    assert tree[0].shape == (2,) and (tree[1]["twice"] == np.full((2, 3), 2)).all()
     for axis, x in ((2, np.ones((2, 3))), (0, np.float32(0))):
         with pytest.raises(ValueError):
             jnp.apply_along_axis(jnp.sum, axis, x)
+
+
+def test_scalars_are_arrays_or_numbers():
+    class Box:
+        """A container that looks like an array, as a tree of arrays may."""
+
+        shape = ((3,), (2,))
+
+    class Boxed(Box):
+        __jax_array__ = lambda self: jnp.float32(1)
+
+    assert jnp.isscalar(Boxed()) and not jnp.isscalar(Box()) and not jnp.isscalar(jaxlite.ShapeDtypeStruct((), f32))
 
 
 @pytest.mark.parametrize("axes", [[0, 2], (1,), -1], ids=str)

@@ -16,9 +16,9 @@ line is shifted, and what is computed of it again, in one kernel, this code is l
 SHORT_LOOPS does not do for costly functions in rows of 2 to 7 elements, and in some longer ones, which are too much code for
 this limit, for a sine of a short row that is computed again for each of many rows (LLVM sees that if it unrolls the row as a
 whole), for cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for
-reductions across rows that the library does not do, for those of pairs (`argmax`) along rows of 9 to 31, and for an update of
-a single position: XLA's loop stores each element where it was, and only when it is unrolled does LLVM see that it has nothing
-to do. docs/fusion.md has the measurements.
+reductions across rows that the library does not do, for those of pairs (`argmax`) along rows of 9 to 31, for those
+of bfloat16 along rows of 6 to 16, and for an update of a single position: XLA's loop stores each element where it was, and only
+when it is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ _IN_LONG_LOOPS = ELEMENTWISE | _SUMS_ROWS | frozenset(
     "name".split())
 _JOINING = {"concatenate": "dimension", "stack": "axis"}  # and the parameter that says where
 _REPEATING_ROWS = ELEMENTWISE | {"broadcast_in_dim"}
+_ROUNDING_STEPS = ("reduce_sum", "reduce_prod", "cumsum", "cumprod")
 _OF_PAIRS = ("argmax", "argmin", "reduce")
 _COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 _LOOPS = ("while", "scan")
@@ -62,6 +63,7 @@ _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on 
 _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
 _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each
+_ROUNDED_ROW = range(6, 17)  # elements of a row of bfloat16 that is summed up or multiplied
 _TILED_ROW = range(17, 32)  # elements of a row that is written several times
 _LITTLE = 1 / 50  # of all operations, which may be slow
 _SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of one of several rows that is a long loop, and the part that a shift adds
@@ -88,7 +90,7 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         is_slow = row in _SHORT_ROWS and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
         if is_slow or name in _TWO_WAYS and (row in _TWO_WAY_ROWS or in_loop and row in _FEW_VECTORS):
             in_short_rows += done
-        if is_across or _reduces_pairs(eqn) or name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW:
+        if is_across or _reduces_pairs(eqn) or _rounds_steps(eqn) or name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW:
             across_rows += eqn.invars[0].aval.size * turns
         if name == "dot_general":
             in_products += turns * _products(eqn) / _PRODUCTS
@@ -290,6 +292,15 @@ def _reduces_pairs(eqn: Any) -> bool:
     if name == "reduce_prod" and aval.dtype.kind != "c" or _is_of_library_reductions(eqn):
         return False
     return _row(aval) in _PAIRED_ROW and _last_axis(aval.shape) in _reduced_axes(eqn)
+
+
+def _rounds_steps(eqn: Any) -> bool:
+    """Whether it sums up or multiplies short rows and rounds each step, which takes several instructions."""
+    if eqn.primitive.name not in _ROUNDING_STEPS or eqn.invars[0].aval.dtype != _BFLOAT16:
+        return False
+    aval = eqn.invars[0].aval
+    axes = (eqn.params["axis"],) if "axis" in eqn.params else eqn.params["axes"]
+    return _row(aval) in _ROUNDED_ROW and _last_axis(aval.shape) in axes
 
 
 def _is_of_library_reductions(eqn: Any) -> bool:

@@ -49,6 +49,7 @@ def repeat(f):
     (lambda x: jnp.argmin(2 * x, axis=1), LARGE[:4096].reshape(256, 16)),
     (lambda x: jnp.prod(x, 1), LARGE[:12000].reshape(1000, 12) * 1j),
     (lambda x: jnp.tile(x, (1, 3)), LARGE[:20000].reshape(1000, 20)),
+    (lambda x: jnp.cumsum(x, 1), LARGE[:8000].reshape(1000, 8).astype(jnp.bfloat16)),
     (lambda x: jnp.abs(lax.complex(x, x)), LARGE[:8000].reshape(2000, 4)),
     (lambda x: x * 2 + 1, LARGE[:6000].reshape(1000, 6).astype(jnp.bfloat16)),
     (lambda x: jnp.expm1(x)[np.zeros(9000, int)] + x[np.ones(9000, int)], LARGE[:12000].reshape(3000, 4)),
@@ -59,7 +60,7 @@ def repeat(f):
         "costly, in rows of six", "costly, in rows of four", "rows of two", "inverse functions in rows of ten",
         "selected from two computations, in a scan", "the same, turned", "the sine of a row", "equal rows in a scan",
         "columns times rows in a scan", "positions in rows of sixteen", "complex products", "tiles of short rows",
-        "complex, in rows of four", "half precision, in rows of six", "costly, and rows gathered",
+        "totals of half precision", "complex, in rows of four", "half precision, in rows of six", "costly, and rows gathered",
         "a line that is shifted again", "in a solver"])
 def test_programs_that_gain_from_longer_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == ()

@@ -270,6 +270,13 @@ def _interp(x, xp, fp, left, right, period, extrapolate: tuple[bool, bool]):
 # --- convolution -------------------------------------------------------------------------------------
 
 
+def _is_enough(dtype: Any, left: Any, right: Any) -> bool:
+    """Whether a float dtype is narrower than the default one, but no narrower than the integers that are convolved."""
+    size = dtypes.canonicalize_dtype(dtype).itemsize
+    return dtypes.kind(left.dtype) in "iub" and dtypes.kind(right.dtype) in "iub" and max(
+        left.dtype.itemsize, right.dtype.itemsize) <= size < dtypes.default_dtype(float).itemsize
+
+
 def _convolution(name: str, a, v, mode: str, precision, preferred, flip: bool):
     check_arrays(name, a, v)
     left, right = aval_of(a), aval_of(v)
@@ -281,7 +288,8 @@ def _convolution(name: str, a, v, mode: str, precision, preferred, flip: bool):
         raise ValueError(f"mode must be one of ['full', 'same', 'valid'], got {mode!r}")
     a, v = promote_dtypes_inexact(as_array(a), as_array(v))
     final = None
-    if preferred is not None and dtypes.kind(dtypes.canonicalize_dtype(preferred)) in "iub":
+    if preferred is not None and (
+            dtypes.kind(dtypes.canonicalize_dtype(preferred)) in "iub" or _is_enough(preferred, left, right)):
         final, preferred = dtypes.check_user_dtype_supported(preferred, name), None  # integers are summed as floats
     pads = None
     try:

@@ -140,8 +140,11 @@ def nonzero(a, *, size: int | None = None, fill_value=None) -> tuple[Any, ...]:
     if not rank:
         raise ValueError("Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead.")
     if size is None:
-        dtype = dtypes.default_dtype(int)
-        return tuple(put_beside(each.astype(dtype), a) for each in np.nonzero(host_value("nonzero", a) != 0))
+        is_true = host_value("nonzero", a) != 0
+        if fill_value is None:
+            dtype = dtypes.default_dtype(int)
+            return tuple(put_beside(each.astype(dtype), a) for each in np.nonzero(is_true))
+        size = int(np.count_nonzero(is_true))  # nothing is filled up, but the dtype is that of both
     size = as_size(size)
     if size < 0:
         raise TypeError(f"nonzero: size must not be negative, got {size}")
@@ -166,7 +169,9 @@ def _nonzero(a, fill_value, size: int) -> tuple[Any, ...]:
     result.reverse()
     if fill_value is not None:
         missing = shaping.iota(aval_of(found).dtype, size) >= found
-        result = [selection.where(missing, fill, each) for fill, each in zip(fill_value, result, strict=True)]
+        dtype = aval_of(promote_dtypes(*result, *fill_value)[0]).dtype
+        result = [selection.where(missing, *[shaping.convert(x, dtype, False) for x in (fill, each)])
+                  for fill, each in zip(fill_value, result, strict=True)]
     return tuple(result)
 
 

@@ -232,14 +232,13 @@ def multivariate_normal(key, mean, cov, shape=None, dtype=None, method: str = "c
       mean: [..., n].
       cov: [..., n, n], positive definite ('cholesky') or semi-definite ('eigh', 'svd').
       shape: the shape of the result without its last axis; that of the batches of `mean` and `cov` if None.
-      dtype: a floating-point dtype; that of the parameters if None.
+      dtype: the floating-point dtype that is drawn in, that of the parameters if None; the result's is wide enough for both.
       method: how the covariance is factored: 'cholesky', 'eigh' or 'svd'.
     Raises: ValueError for other methods and for shapes that do not fit.
     """
-    if dtype is None:
-        dtype = dtypes.to_inexact_dtype(jnp.result_type(mean, cov))
-    dtype = float_dtype("multivariate_normal", dtype)
-    mean, cov = (lax.convert_element_type(x, dtype) for x in (mean, cov))
+    of_parameters = dtypes.to_inexact_dtype(jnp.result_type(mean, cov))
+    dtype = float_dtype("multivariate_normal", of_parameters if dtype is None else dtype)
+    mean, cov = (lax.convert_element_type(x, of_parameters) for x in (mean, cov))
     if method not in ("svd", "eigh", "cholesky"):
         raise ValueError("method must be one of {'svd', 'eigh', 'cholesky'}")
     if mean.ndim < 1:

@@ -119,7 +119,8 @@ def test_arguments_that_once_were_refused():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         assert (jnp.ndim([1, 2]), jnp.shape([[1, 2]]), jnp.size(None)) == (1, (1, 2), 1)
-    assert jnp.convolve(np.ones(3, np.int8), np.ones(2, np.int8), preferred_element_type=np.int32).dtype == jnp.int32
+    for dtype in (jnp.int32, jnp.float16):
+        assert jnp.convolve(np.ones(3, np.int8), np.ones(2, np.int8), preferred_element_type=dtype).dtype == dtype
     np.testing.assert_allclose(special.gamma(3.0 + 0j), 2, rtol=1e-5)
     np.testing.assert_allclose(special.erfcx(0.5 + 0j), special.erfcx(0.5), rtol=1e-5)
     assert jaxlite.Array.sum(jnp.ones(2)) == 2

@@ -166,7 +166,9 @@ def test_nonzero_with_a_size():
             [[0, 0], [0, 0]])
     for result, expected in zip(got, want, strict=True):
         assert np.asarray(result).tolist() == expected
-    assert jnp.nonzero(x, size=9, fill_value=1.5)[0].dtype == np.float32
+    for size in (9, None):
+        found = jnp.nonzero(x, size=size, fill_value=(1, 1.5))
+        assert all(each.dtype == np.float32 and not each.aval.weak_type for each in found)
     assert jnp.argwhere(np.float32(3)).shape == (1, 0) and jnp.argwhere(0, size=2).shape == (2, 0)
 
 

@@ -204,6 +204,8 @@ def test_means_and_covariances_of_vectors():
     x = np.asarray(random.multivariate_normal(random.key(0), mean.astype("f4"), cov.astype("f4"), (COUNT,)))
     np.testing.assert_allclose(x.mean(0), mean, atol=0.1)
     np.testing.assert_allclose(np.cov(x.T), cov, atol=0.15)
+    for dtype in (np.float16, jnp.bfloat16):  # of what is drawn
+        assert random.multivariate_normal(random.key(0), mean.astype("f4"), cov.astype("f4"), dtype=dtype).dtype == np.float32
     x = np.asarray(random.dirichlet(random.key(0), jnp.array([1.0, 2.0, 5.0]), (COUNT,)))
     np.testing.assert_allclose(x.sum(-1), 1, rtol=1e-5)
     np.testing.assert_allclose(x.mean(0), np.array([1, 2, 5]) / 8, atol=0.02)

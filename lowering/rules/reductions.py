@@ -66,7 +66,7 @@ def reduce_by_monoid(ctx: Any, monoid: str, x: Any, shape: Sequence[int], dtype:
 # arrays of booleans are reduced as floats, which count as far as this.
 _FLOAT, _EXACT = np.dtype(np.float32), 1 << 24
 _LIBRARY_SIZE, _LIBRARY_LENGTH = 1 << 12, 32
-_ROUNDED_LENGTH = 16  # elements from which on the library takes less time
+_ROUNDED_LENGTH = 32  # elements from which on XLA does not sum them up where they are computed
 _FUSED = ("stablehlo.multiply", "stablehlo.add", "stablehlo.subtract")  # into the library's sum
 _OF_TRUTHS = {"sum": "sum", "or": "max", "and": "min"}
 _MOST_TRUTHS = 1 << 16  # above it, the floats are much more memory than booleans that XLA would not even write

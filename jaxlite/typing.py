@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,8 +12,9 @@ __all__ = ["Array", "ArrayLike", "DTypeLike", "SupportsDType"]
 __dir__ = lambda: __all__
 
 
+@runtime_checkable
 class SupportsDType(Protocol):
-    """Anything that says its dtype."""
+    """Anything that says its dtype. Checkers of annotations test with it while a program runs."""
 
     @property
     def dtype(self) -> np.dtype: ...

@@ -629,6 +629,7 @@ def mosaic_bytes(text: str) -> bytes:
 
 
 mlir_functions = _jax.mlir  # on modules as bytes, under their names in jaxlib
+proxy_module = functools.partial(importlib.import_module, "jaxlib._ifrt_proxy")  # the client of a server that has the devices
 
 
 def extension_version() -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxlite.compilation.caches import clear_caches as clear_in_memory_compilation_cache
 from jaxlite.compilation.caches import clear_hooks
+from jaxlite.core.missing import missing
 from jaxlite.devices.api import effects_barrier
 from jaxlite.devices.placement import default_device as get_default_device
 from lowering import platforms, xla
@@ -19,6 +20,12 @@ __all__ = [
     "get_compile_options", "get_default_device", "register_backend_cache", "register_backend_factory",
 ]
 __dir__ = lambda: __all__
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ifrt_proxy":  # for users of Pathways; others need not load it
+        return xla.proxy_module()
+    raise missing(__name__, name)
 
 
 def get_backend(platform: Any = None) -> Any:

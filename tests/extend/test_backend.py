@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+from jaxlite.extend import backend
+
 START = """
 import jaxlite as jax, jaxlite.numpy as jnp, numpy as np
 from jaxlite.extend import backend
@@ -69,3 +73,11 @@ try:
 except RuntimeError as error:
     print(error)
 """).startswith("cpu\nUnable to initialize backend 'ours': no such chip")
+
+
+def test_the_proxy_of_ifrt_is_jaxlibs():
+    options = backend.ifrt_proxy.ClientConnectionOptions()
+    options.connection_timeout_in_seconds = 3
+    assert options.connection_timeout_in_seconds == 3 and callable(backend.ifrt_proxy.get_client)
+    with pytest.raises(AttributeError, match="no attribute 'foo'"):
+        backend.foo()

@@ -7,9 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
+
+import jaxlite
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,3 +63,9 @@ def test_pyright_finds_them_too(tmp_path):
                           timeout=300)
     lines = {int(line) for line in re.findall(r"program\.py:(\d+):\d+ - error", done.stdout)}
     assert lines == {12, 13, 14, 15, 16}, done.stdout + done.stderr
+
+
+def test_annotations_can_be_checked_while_a_program_runs():
+    kinds = [each for each in typing.get_args(jaxlite.typing.DTypeLike) if isinstance(each, type)]
+    found = {each.__name__: isinstance(jaxlite.numpy.float32(1), each) for each in kinds}
+    assert found == {"str": False, "dtype": False, "SupportsDType": True}

@@ -21,6 +21,7 @@ from jaxlite.lax.fft import FftType
 from jaxlite.lax.fft import fft as transform
 from jaxlite.numpy import manipulation
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, each_axis
+from jaxlite.numpy.creation import asarray
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
@@ -229,7 +230,7 @@ def hfft(a, n: int | None = None, axis: int = -1, norm: str | None = None):
 @boundary
 def ihfft(a, n: int | None = None, axis: int = -1, norm: str | None = None):
     """The inverse of `hfft`."""
-    return _conjugate(_one("ihfft", _RFFT, a, n, axis, _opposite("ihfft", norm)))
+    return _conjugate(_one("ihfft", _RFFT, asarray(a), n, axis, _opposite("ihfft", norm)))
 
 
 def _conjugate(a):

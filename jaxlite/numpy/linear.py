@@ -42,13 +42,13 @@ def _operands(name: str, a, b, preferred) -> tuple[Any, Any, Any]:
             return a, b, left.dtype
     a, b = as_arrays(name, a, b)
     if preferred is not None:
-        a, b = (shaping.convert(each, None, False) for each in promote_dtypes(a, b))  # so is what is asked for
+        a, b = (shaping.convert(each, None, False) for each in (a, b))  # as is what is asked for
         return a, b, dtypes.check_user_dtype_supported(preferred, name)
     return a, b, common_type(a, b)[0]
 
 
 def _product(a, b, contract, batch, precision, dtype):
-    weak = common_type(a, b)[1]
+    weak = (aval_of(a).weak_type or aval_of(b).weak_type) and common_type(a, b)[1]
     out = dot_general_p.bind(a, b, dimension_numbers=(contract, batch), precision=canonicalize_precision(precision),
                              preferred_element_type=dtype, out_sharding=placement.product_sharding())
     return shaping.convert(out, None, True) if weak else out

@@ -464,9 +464,13 @@ def maxwell(key, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
 
 @sampler("shape", "dtype")
 def double_sided_maxwell(key, loc, scale, shape: Sequence[int] = (), dtype=None):
-    """Maxwell numbers times a random sign and `scale`, plus `loc`."""
+    """Maxwell numbers times a random sign and `scale`, plus `loc`.
+
+    `shape` stands before the axes of the parameters; without it, those are there twice, as in JAX.
+    """
     dtype = float_dtype("double_sided_maxwell", dtype)
-    full_shape(None, np.empty(shape, bool), loc, scale)
+    each = full_shape(None, loc, scale)
+    shape = (*(shape or each), *each)
     first, second = split_key(key)
     sizes, signs = _maxwell(first, shape, dtype), _rademacher(second, shape, dtype)
     return signs * sizes * lax.convert_element_type(scale, dtype) + lax.convert_element_type(loc, dtype)

@@ -40,8 +40,7 @@ def detrend(data, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_d
       overwrite_data: has no effect: arrays do not change.
     Raises: ValueError for a place beyond the end of the axis.
     """
-    check_arrays("detrend", data)
-    (data,) = promote_dtypes_inexact(as_array(data))
+    (data,) = promote_dtypes_inexact(jnp.asarray(data))
     if type not in ("linear", "constant"):
         raise ValueError("Trend type must be 'linear' or 'constant'.")
     if type == "constant":

@@ -216,6 +216,24 @@ def test_einsum_with_axis_numbers(rng):
     np.testing.assert_array_equal(jnp.einsum(a, [Ellipsis, 0], [0, Ellipsis]), a.T)
 
 
+def test_operands_of_two_dtypes_are_multiplied_where_the_dtype_of_the_product_is_given():
+    a = np.float32([[1.5, -2, 0.5], [4, 0.25, 3]])
+    narrow, wide = a.astype(ml_dtypes.float8_e4m3fn), (a.T / 4).astype(bfloat16)
+    for product in (jnp.matmul, jnp.dot, lambda *operands, **options: jnp.tensordot(*operands, 1, **options),
+                    lambda a, b, **options: jnp.inner(a, b.T, **options),
+                    lambda *operands, **options: jnp.einsum("ij,jk->ik", *operands, **options)):
+        got = product(narrow, wide, preferred_element_type=np.float32)
+        assert got.dtype == f32
+        np.testing.assert_array_equal(got, a @ a.T / 4)
+        with jaxlite.numpy_dtype_promotion("strict"):
+            assert product(wide.T, a.T, preferred_element_type=np.float32).dtype == f32
+        with pytest.raises(ValueError, match="promotion"):
+            product(narrow, wide)
+    of_narrow, of_wide = jaxlite.grad(lambda *x: jnp.matmul(*x, preferred_element_type=np.float32).sum(), (0, 1))(narrow, wide)
+    assert (of_narrow.dtype, of_wide.dtype) == (narrow.dtype, wide.dtype)
+    np.testing.assert_array_equal(of_wide.astype(f32), np.tile(a.sum(0)[:, None], (1, 2)))
+
+
 def test_einsum_precision_and_accumulation():
     a = np.ones((2, 2), bfloat16)
     assert jnp.einsum("ij,jk->ik", a, a, preferred_element_type=np.float32).dtype == f32

@@ -237,6 +237,13 @@ def test_edge_shapes(name, shape):
     assert getattr(random, name)(random.key(0), shape).shape == shape
 
 
+def test_a_shape_stands_before_that_of_the_parameters_of_double_sided_maxwell():
+    draw = lambda *args: random.double_sided_maxwell(random.key(0), *args)
+    assert draw(np.zeros(2), np.ones((3, 1)), (4,)).shape == (4, 3, 2)
+    assert draw(np.zeros(2), 1.0, (2,)).shape == draw(np.zeros(2), 1.0).shape == (2, 2)  # without it, as if it were theirs
+    np.testing.assert_allclose(draw(np.float32([0, 100]), 1.0, (2,)) - draw(0.0, 1.0, (2, 2)), [[0, 100]] * 2, atol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float8_e4m3fn"])
 def test_uniform_stays_in_its_interval(dtype):
     x = random.uniform(random.key(0), (512,), dtype)

@@ -261,6 +261,11 @@ ERRORS = [
 ]
 
 
+def test_some_take_lists():
+    for fun in (special.ndtr, special.log_ndtr, special.spence):
+        np.testing.assert_array_equal(fun([0.25, 0.5]), fun(np.float32([0.25, 0.5])))
+
+
 @pytest.mark.parametrize(("call", "error", "message"), ERRORS)
 def test_errors_say_what_is_wrong(call, error, message):
     with pytest.raises(error, match=message):

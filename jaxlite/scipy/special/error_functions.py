@@ -275,7 +275,7 @@ def fresnel(x) -> tuple[Any, Any]:
 
 def _strict(name: str, x):
     """As it stands, but strongly typed: integers are refused."""
-    check_arrays(name, x)
+    x = jnp.asarray(x)
     dtype = aval_of(x).dtype
     if dtype not in (np.float32, np.float64):
         raise TypeError(f"{name}: x.dtype={dtype} is not supported; it takes float32 and float64.")

@@ -17,7 +17,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, check_arrays, promotes_inside
+from jaxlite.numpy.api import api, promotes_inside
 from jaxlite.scipy.arguments import in_working_precision, polynomial
 from jaxlite.scipy.special.gammas import digamma
 from jaxlite.transforms.custom_derivatives import custom_jvp
@@ -241,7 +241,7 @@ def spence(x):
 
     Raises: TypeError for other dtypes than float32 and float64.
     """
-    check_arrays("spence", x)
+    x = jnp.asarray(x)
     dtype = aval_of(x).dtype
     if dtype not in (dtypes.float32, dtypes.float64):
         raise TypeError(f"x.dtype={dtype} is not supported; spence takes float32 and float64.")

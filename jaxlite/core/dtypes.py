@@ -484,9 +484,9 @@ def lattice_result(dtype_a: Any, weak_a: bool, dtype_b: Any, weak_b: bool) -> tu
     return found
 
 
-def lattice_join(operands: tuple[tuple[Any, bool], ...]) -> tuple[Any, bool]:
-    """`lattice_result` for any number of (dtype, weak_type) pairs."""
-    return _join_operands(operands, _promotion.value, _x64.value)
+def lattice_join(operands: tuple[tuple[Any, bool], ...], mode: str | None = None) -> tuple[Any, bool]:
+    """`lattice_result` for any number of (dtype, weak_type) pairs; `mode` in place of the option numpy_dtype_promotion."""
+    return _join_operands(operands, _promotion.value if mode is None else mode, _x64.value)
 
 
 def promote_types(a: Any, b: Any) -> np.dtype:

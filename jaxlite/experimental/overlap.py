@@ -11,7 +11,11 @@ from jaxlite.compilation.program import trace_call
 from jaxlite.core import source
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.jaxpr import Jaxpr, Literal, Var
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.tracing import is_eager
+from jaxlite.core.tree import tree_map
 from jaxlite.lax.shaping import optimization_barrier_p
+from jaxlite.traces.decompose import decomposes, rules_by_parts
 
 __all__ = ["program_order"]
 __dir__ = lambda: __all__
@@ -29,7 +33,7 @@ def program_order(f: Callable[..., Any] | None = None, *, enforce: bool, strict_
       enforce: whether to keep the order. If not, the call of the function is one operation where it stands, and inside of it
         the compiler chooses.
       strict_in_out: whether all arguments are there before the first operation, and all results at once; a pair for the two.
-      exclude_argnames: without `enforce`, arguments that an enclosing order need not wait for; a hint that is not used.
+      exclude_argnames: without `enforce`, arguments that an enclosing order does not hold back: they may come late, or early.
     Raises: ValueError for options that do not go together, and for names that are no parameters.
 
     >>> import jaxlite as jax, jaxlite.numpy as jnp
@@ -48,7 +52,7 @@ def program_order(f: Callable[..., Any] | None = None, *, enforce: bool, strict_
     if unknown := excluded - set(inspect.signature(f).parameters if excluded else ()):
         raise ValueError(f"program_order: exclude_argnames has {unknown}, which are no parameters of {f}")
     if not enforce:
-        return jit(f)
+        return _with_free_arguments(f, excluded) if excluded else jit(f)
 
     @source.wraps(f)
     def ordered(*args: Any, **kwargs: Any) -> Any:
@@ -58,12 +62,35 @@ def program_order(f: Callable[..., Any] | None = None, *, enforce: bool, strict_
     return ordered
 
 
+# What is excluded from an order: the value itself, in a program. What an equation of this gives is not held back.
+unordered_p = Primitive("unordered")
+unordered_p.def_abstract_eval(lambda x: x)
+decomposes(unordered_p)(lambda x: x)
+rules_by_parts(unordered_p)
+
+
+def _with_free_arguments(f: Callable[..., Any], names: set[str]) -> Callable[..., Any]:
+    jitted, signature = jit(f), inspect.signature(f)
+
+    @source.wraps(f)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if is_eager():
+            return jitted(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
+        bound.arguments |= {name: tree_map(unordered_p.bind, bound.arguments[name]) for name in names & set(bound.arguments)}
+        return jitted(*bound.args, **bound.kwargs)
+
+    return called
+
+
 def _in_order(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], strict_in: bool, strict_out: bool) -> list[Any]:
     """Run a program; each equation's operands come out of a barrier together with the results of the equation before."""
     env: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
+    free = {out for eqn in jaxpr.eqns if eqn.primitive is unordered_p for out in eqn.outvars}
 
     def hold(atoms: Sequence[Any]) -> None:
-        held = list(dict.fromkeys(atom for atom in atoms if isinstance(atom, Var) and type(atom.aval) is ShapedArray))
+        held = list(dict.fromkeys(
+            atom for atom in atoms if isinstance(atom, Var) and type(atom.aval) is ShapedArray and atom not in free))
         if held:
             env.update(zip(held, optimization_barrier_p.bind(*[env[var] for var in held]), strict=True))
 
@@ -74,6 +101,9 @@ def _in_order(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], strict_i
         hold(jaxpr.invars)
     before: Sequence[Any] = ()
     for eqn in jaxpr.eqns:
+        if eqn.primitive is unordered_p:
+            env[eqn.outvars[0]] = read(eqn.invars[0])
+            continue
         if before:
             hold([*before, *eqn.invars])
         outs = eqn.primitive.bind(*map(read, eqn.invars), **eqn.params)

@@ -330,6 +330,7 @@ _register_primitive_modules(
     "jaxlite.experimental.pallas.tpu_functions",
     "jaxlite.experimental.pallas.custom_fusions",
     "jaxlite.experimental.pallas.fuser",
+    "jaxlite.experimental.overlap",
 )
 _register_rule_modules(
     "jaxlite.traces.call_rules",

@@ -60,6 +60,9 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale: flo
         if mask.dtype != bool:
             raise ValueError(f"mask dtype should be bool, but got {mask.dtype}; what is added to the logits is bias")
         mask = shaping.expand_dims(mask, (0,)) if single and mask.ndim == 3 else mask
+    for name, each in (("query_seq_lengths", query_seq_lengths), ("key_value_seq_lengths", key_value_seq_lengths)):
+        if each is not None and as_array(each).ndim != 1:
+            raise ValueError(f"{name} must have one axis, with a length for each example, got shape {as_array(each).shape}")
     for name, each in (("bias", bias), ("mask", mask)):
         if each is not None and not _fits(aval_of(each).shape, (batch, heads, length, source)):
             raise TypeError(f"{name} has incompatible shapes for broadcasting: {aval_of(each).shape} does not broadcast to "

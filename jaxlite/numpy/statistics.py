@@ -175,7 +175,7 @@ def _quantile(name: str, a, q, weights, out, overwrite_input, axis: Axis, method
     a = _inexact(as_array(a))
     dtype = a.dtype
     q = _inexact(as_array(q))
-    wide, _ = dtypes.lattice_join(((dtype, False), (q.dtype, False), (dtypes.float32, False)))
+    wide, _ = dtypes.lattice_join(((dtype, False), (q.dtype, False), (dtypes.float32, False)), "standard")
     q = shaping.convert(q, wide, False)
     if name.endswith("percentile"):
         q = lax.div(q, scalar(100, wide))

@@ -232,10 +232,10 @@ def multinomial(key, n, p, *, shape=None, dtype=None, unroll: int | bool = 1):
       n: the number of draws, of the shape of `p` without its last axis or one that broadcasts with it.
       p: probabilities; they sum to 1 along the last axis.
       shape: the shape of the result, on jaxlib 0.12 and later without its last axis; that of `n` and `p` if None.
-      dtype: a floating-point dtype; the default float if None.
+      dtype: of the result; the default float if None.
       unroll: how many categories are done in one round of the loop.
     """
-    dtype = float_dtype("multinomial", dtype)
+    dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "multinomial")
     n, p = promote_dtypes_inexact(n, p)  # whose precision decides what is drawn
     batch = lax.broadcast_shapes(n.shape, p.shape[:-1])
     size = p.shape[-1]

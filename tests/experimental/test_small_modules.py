@@ -136,6 +136,11 @@ def test_program_order_takes_a_call_for_one_operation():
     inner = program_order(lambda x: jnp.sin(jnp.cos(x)), enforce=False)
     names = [eqn.primitive.name for eqn in jax.make_jaxpr(program_order(lambda x: -inner(-x), enforce=True))(1.0).eqns]
     assert names == ["neg", "optimization_barrier", "jit", "optimization_barrier", "neg"]
+    late = program_order(lambda x, y: x * y, enforce=False, exclude_argnames="y")
+    jaxpr = jax.make_jaxpr(program_order(lambda x: late(jnp.sin(x), y=jnp.cos(x)), enforce=True))(1.0)
+    *_, cosine, barrier, call = jaxpr.eqns
+    assert call.invars[1] is cosine.outvars[0] and call.invars[0] in barrier.outvars  # only the first is held back
+    assert late(2.0, 3.0) == jax.jit(late)(2.0, 3.0) == 6 and jax.grad(jax.jit(late), 1)(2.0, 3.0) == 2
     for options in ({"enforce": True, "exclude_argnames": "x"}, {"enforce": False, "strict_in_out": True},
                     {"enforce": False, "exclude_argnames": ("y",)}):
         with pytest.raises(ValueError):

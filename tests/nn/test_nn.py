@@ -250,6 +250,8 @@ def test_attention_forms():
         nn.dot_product_attention(Q[:, :, :3], K, V)
     with pytest.raises(ValueError, match="mask dtype should be bool, but got float32"):  # one that is meant as a bias
         nn.dot_product_attention(Q, K, V, mask=jnp.zeros((1, 1, 5, 6)))
+    with pytest.raises(ValueError, match="query_seq_lengths must have one axis"):
+        nn.dot_product_attention(Q, K, V, query_seq_lengths=3)
     with pytest.raises(ValueError, match="value dtype should be float32, as query has, but got bfloat16"):
         nn.dot_product_attention(Q, K, jnp.asarray(V, jnp.bfloat16))
 

@@ -71,7 +71,8 @@ def test_quantiles_of_other_dtypes_and_edge_cases():
     for dtype in (np.dtype(np.float16), bfloat16):
         x = np.arange(7).astype(dtype)
         assert jnp.median(x).dtype == dtype and jnp.median(x) == 3
-        assert jnp.quantile(x, 0.5).dtype == dtype and jnp.quantile(x, 0.5) == 3
+        with jaxlite.numpy_dtype_promotion("strict"):  # what is computed in float32 is converted on purpose
+            assert jnp.quantile(x, 0.5).dtype == dtype and jnp.nanpercentile(x, 50.0) == 3
     halves = np.arange(2047).astype(np.float16)
     assert jnp.quantile(halves, 0.999) == np.float16(2044)  # its position needs more digits than half floats have
     assert jnp.quantile(INTS, 1) == 9 and jnp.percentile(INTS, 100) == 9

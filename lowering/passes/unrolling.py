@@ -276,7 +276,8 @@ def _reduces_across_rows(eqn: Any, in_loop: bool) -> bool:
     aval = eqn.invars[0].aval
     if _is_of_library_reductions(eqn):
         return False
-    is_by_xla = name not in _IN_LIBRARY or aval.dtype.kind not in "fV" or in_loop and aval.size < LIBRARY_REDUCTION
+    in_library = name in _IN_LIBRARY and aval.dtype.kind in "fV" and not (name == "reduce_sum" and aval.dtype == np.float16)
+    is_by_xla = not in_library or in_loop and aval.size < LIBRARY_REDUCTION
     if not is_by_xla or aval.size <= _FEW and not in_loop:
         return False
     shape, axes = aval.shape, _reduced_axes(eqn)

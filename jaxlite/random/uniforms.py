@@ -267,8 +267,8 @@ def truncated_normal(key, lower, upper, shape=None, dtype=None, *, out_sharding=
 
 @sampler("shape", "dtype")
 def lognormal(key, sigma=_ONE, shape=None, dtype=None, *, out_sharding=None):
-    """Exponentials of normal numbers with mean 0 and standard deviation `sigma`."""
-    dtype = float_dtype("lognormal", dtype)
+    """Exponentials of normal numbers with mean 0 and standard deviation `sigma`, real or complex."""
+    dtype = float_dtype("lognormal", dtype, "fc")
     shape = full_shape(shape, sigma)
     return lax.exp(_normal(key, shape, dtype) * lax.convert_element_type(sigma, dtype))
 

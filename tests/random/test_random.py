@@ -641,6 +641,8 @@ def test_random_loads_on_first_use():
 def test_a_default_has_the_bits_of_the_same_value():
     key = random.key(0)
     counts = [random.multinomial(key, 5, jnp.array([0.2, 0.3, 0.5]), dtype=dtype) for dtype in ("int8", "float32")]
+    logs = 0.5 * random.normal(key, (2,), "complex64")
+    np.testing.assert_allclose(random.lognormal(key, 0.5, (2,), "complex64"), np.exp(logs), rtol=1e-5)
     assert counts[0].dtype == np.int8 and counts[0].tolist() == counts[1].tolist()
     np.testing.assert_array_equal(random.ball(key, 4, shape=(5, 6)), random.ball(key, 4, 2.0, (5, 6)))
 

@@ -124,8 +124,8 @@ def _call(frame: FrameType) -> tuple[str, str, dict[str, Any], dict[str, Any]]:
     annotations.
     """
     values, code = frame.f_locals, frame.f_code
-    fun = values.get("fun")
-    if "fun" in code.co_freevars and callable(fun):
+    fun = values.get("_inside", values.get("fun"))
+    if ("_inside" in values or "fun" in code.co_freevars) and callable(fun):
         try:
             given = values.get("args", tuple(values[name] for name in code.co_varnames[:code.co_argcount]))
             bound = inspect.signature(fun).bind(*given, **values.get("kwargs", {}))
@@ -194,12 +194,16 @@ def _mark(traceback: TracebackType | None) -> None:
 
 
 def boundary(fun: F) -> F:
-    """Decorator: errors leave the function without jaxlite's own frames."""
+    """Decorator: errors leave the function without jaxlite's own frames.
+
+    What it gives has no free variables, as the functions of JAX that libraries intercept (qwix): these replace the code of a
+    function, so that it is intercepted under all its names, but only of one that is no closure.
+    """
 
     @functools.wraps(fun)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, _inside: Callable[..., Any] = fun, **kwargs: Any) -> Any:
         try:
-            return fun(*args, **kwargs)
+            return _inside(*args, **kwargs)
         except Exception as error:
             hide_own_frames(error)
             raise

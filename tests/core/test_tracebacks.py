@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import traceback
+import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import jaxlite
@@ -213,3 +215,18 @@ def test_removed_frames_stay_in_the_cause() -> None:
 
 def test_ufuncs_leave_no_frame() -> None:
     assert not functions(lambda: jnp.add(jnp.ones(2), jnp.ones(3)), own=True)
+
+
+def test_functions_are_intercepted_under_all_their_names():
+    alias, calls, numbers = lax.dot_general, [], (((0,), (0,)), ((), ()))  # as a layer keeps it
+    code = alias.__code__
+    inside = types.FunctionType(code, alias.__globals__, argdefs=alias.__defaults__)
+    inside.__kwdefaults__ = alias.__kwdefaults__
+    alias.__globals__["_replaced"] = lambda *args, **kwargs: calls.append(len(args)) or inside(*args, **kwargs)
+    try:
+        alias.__code__ = (lambda *args, **kwargs: _replaced(*args, **kwargs)).__code__  # type: ignore[name-defined] # noqa: F821
+        assert float(alias(np.ones(3), np.ones(3), numbers, preferred_element_type=np.float32)) == 3 and calls == [3]
+    finally:
+        alias.__code__ = code
+        del alias.__globals__["_replaced"]
+    assert float(alias(np.ones(3), np.ones(3), numbers)) == 3 and calls == [3]

@@ -116,7 +116,7 @@ def _gradients(f, *varargs, axis: int | Sequence[int] | None = None):
 
 
 def _gradient(f, spacing, axis: int):
-    f, spacing = promote_dtypes_inexact(as_array(f), as_array(spacing))
+    f, spacing = promote_dtypes_inexact(*promote_dtypes_inexact(as_array(f)), as_array(spacing))
     size, rank = f.shape[axis], f.ndim
 
     def part(start: int, stop: int):

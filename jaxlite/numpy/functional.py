@@ -15,7 +15,7 @@ from jaxlite.core.tree import tree_flatten, tree_map
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import reductions
-from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, is_array_like
 from jaxlite.numpy.arithmetic import equal
 from jaxlite.numpy.ufuncs import isclose, isnan
 from jaxlite.traces.batching import over_leading_axis
@@ -43,7 +43,7 @@ def _same_elements(a, b, equal_nan: bool):
 def array_equal(a1, a2, equal_nan: bool = False):
     """Whether two arrays have one shape and equal elements."""
     try:
-        a1, a2 = (each if hasattr(each, "aval") else np.asarray(each) for each in (a1, a2))
+        a1, a2 = (as_array(each) if is_array_like(each) else np.asarray(each) for each in (a1, a2))
         check_arrays("array_equal", a1, a2)
         shapes = aval_of(a1).shape, aval_of(a2).shape
     except (TypeError, ValueError):
@@ -55,7 +55,7 @@ def array_equal(a1, a2, equal_nan: bool = False):
 def array_equiv(a1, a2):
     """Whether two arrays have equal elements after broadcasting."""
     try:
-        a1, a2 = (each if hasattr(each, "aval") else np.asarray(each) for each in (a1, a2))
+        a1, a2 = (as_array(each) if is_array_like(each) else np.asarray(each) for each in (a1, a2))
         check_arrays("array_equiv", a1, a2)
         shaping.broadcast_shapes(aval_of(a1).shape, aval_of(a2).shape)
     except (TypeError, ValueError):

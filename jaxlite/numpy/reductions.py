@@ -287,7 +287,8 @@ def ptp(a, axis: Axis = None, out: None = None, keepdims: bool = False):
 def count_nonzero(a, axis: Axis = None, keepdims: bool = False):
     """How many elements over axes are nonzero."""
     a = as_arrays("count_nonzero", a)
-    return sum(a != 0, axis=axis, dtype=dtypes.default_dtype(int), keepdims=keepdims)
+    is_nonzero = a if aval_of(a).dtype == bool else a != 0
+    return sum(is_nonzero, axis=axis, dtype=dtypes.default_dtype(int), keepdims=keepdims)
 
 
 # --- moments -----------------------------------------------------------------------------------------

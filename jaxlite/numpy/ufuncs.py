@@ -582,6 +582,7 @@ def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan: builtins.bool = False):
     x, y = promote_inexact("isclose", a, b)
     check_arrays("isclose", rtol, atol)
     size = lax.abs(y)
+    rtol, atol = (lax.convert_element_type(each, dtype_of(size)) for each in (rtol, atol))
     tolerance = atol + rtol * size
     near = _is_finite(y) & (lax.abs(lax.sub(x, y)) <= tolerance)
     result = lax.eq(x, y) | near

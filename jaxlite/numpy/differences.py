@@ -17,7 +17,16 @@ from jaxlite.core.symbolic import is_constant_dim, largest, smallest
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import joining, manipulation, reductions, ufuncs
-from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, is_complex, promote_dtypes_inexact, scalar
+from jaxlite.numpy.api import (
+    api,
+    as_array,
+    as_arrays,
+    check_arrays,
+    is_complex,
+    promote_dtypes_inexact,
+    promote_numeric,
+    scalar,
+)
 from jaxlite.numpy.arithmetic import not_equal, subtract, true_divide
 from jaxlite.numpy.searching import searchsorted
 from jaxlite.numpy.selection import where
@@ -116,7 +125,7 @@ def _gradients(f, *varargs, axis: int | Sequence[int] | None = None):
 
 
 def _gradient(f, spacing, axis: int):
-    f, spacing = promote_dtypes_inexact(*promote_dtypes_inexact(as_array(f)), as_array(spacing))
+    f, spacing = promote_dtypes_inexact(*promote_numeric("gradient", f), as_array(spacing))
     size, rank = f.shape[axis], f.ndim
 
     def part(start: int, stop: int):

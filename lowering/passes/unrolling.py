@@ -17,8 +17,9 @@ SHORT_LOOPS does not do for costly functions in rows of 2 to 7 elements, and in 
 this limit, for a sine of a short row that is computed again for each of many rows (LLVM sees that if it unrolls the row as a
 whole), for cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for
 reductions across rows that the library does not do, for those of pairs (`argmax`) along rows of 9 to 31, for those
-of bfloat16 along rows of 6 to 16, and for an update of a single position: XLA's loop stores each element where it was, and only
-when it is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
+of bfloat16 along rows of 6 to 16, for sums of what costly functions give for a few rows of 15, 20 to 23 or 28 to 31
+elements (the half vector at their end is computed one by one), and for an update of a single position: XLA's loop stores each
+element where it was, and only when it is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on 
 _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
 _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each
+_HALF_VECTORS = (15, *range(20, 24), *range(28, 32))  # elements of a row that leave half a vector of eight over, or more
 _ROUNDED_ROW = range(6, 17)  # elements of a row of bfloat16 that is summed up or multiplied
 _TILED_ROW = range(17, 32)  # elements of a row that is written several times
 _LITTLE = 1 / 50  # of all operations, which may be slow
@@ -75,7 +77,7 @@ _TURNS = 16  # of a loop, where it is not known
 def options(jaxpr: Any) -> tuple[str, ...]:
     """Flags of XLA and LLVM for a program, and for the programs in its equations: none, or one of the three lists above."""
     operations = in_short_rows = in_products = in_equal_rows = across_rows = shifted = not_long = 0.0
-    turned, work, repeated = _turned_rows(jaxpr, {}), dict[Any, float](), set[Any]()
+    turned, work, repeated, costly = _turned_rows(jaxpr, {}), dict[Any, float](), set[Any](), set[Any]()
     for eqn, turns in equations(jaxpr):
         in_loop = turns > 1
         is_across = _reduces_across_rows(eqn, in_loop)
@@ -90,7 +92,10 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         is_slow = row in _SHORT_ROWS and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
         if is_slow or name in _TWO_WAYS and (row in _TWO_WAY_ROWS or in_loop and row in _FEW_VECTORS):
             in_short_rows += done
-        if is_across or _reduces_pairs(eqn) or _rounds_steps(eqn) or name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW:
+        if name in ELEMENTWISE and cost >= _COSTLY:
+            costly.add(eqn.outvars[0])
+        if is_across or _reduces_pairs(eqn) or _rounds_steps(eqn) or _sums_half_vectors(eqn, costly) or (
+                name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW):
             across_rows += eqn.invars[0].aval.size * turns
         if name == "dot_general":
             in_products += turns * _products(eqn) / _PRODUCTS
@@ -293,6 +298,15 @@ def _reduces_pairs(eqn: Any) -> bool:
     if name == "reduce_prod" and aval.dtype.kind != "c" or _is_of_library_reductions(eqn):
         return False
     return _row(aval) in _PAIRED_ROW and _last_axis(aval.shape) in _reduced_axes(eqn)
+
+
+def _sums_half_vectors(eqn: Any, costly: set[Any]) -> bool:
+    """Whether it sums up what costly functions give, along rows whose end is a vector only if they are unrolled."""
+    if eqn.primitive.name != "reduce_sum" or eqn.invars[0] not in costly:
+        return False
+    aval = eqn.invars[0].aval
+    return (_FEW < aval.size < LIBRARY_REDUCTION and _row(aval) in _HALF_VECTORS
+            and _last_axis(aval.shape) in _reduced_axes(eqn))
 
 
 def _rounds_steps(eqn: Any) -> bool:

@@ -56,13 +56,14 @@ def repeat(f):
     (lambda x: jnp.expm1(x)[np.zeros(9000, int)] + x[np.ones(9000, int)], LARGE[:12000].reshape(3000, 4)),
     (lambda x: x - jnp.roll(x * jax.jit(lambda x: jnp.roll(x, 1) - x)(x), -1), LARGE[:512]),
     (lambda x: jax.scipy.sparse.linalg.cg(lambda c: jnp.exp(c) + c, x, maxiter=3)[0], LARGE[:3000].reshape(1000, 3)),
+    (lambda x: jnp.log(x).sum(1), LARGE[:2900].reshape(100, 29)),
 ], ids=["across rows", "columns", "across all rows", "in a branch", "integers",
         "half precision across rows", "across rows in a scan", "one position", "function of a column", "large part",
         "costly, in rows of six", "costly, in rows of four", "rows of two", "inverse functions in rows of ten",
         "selected from two computations, in a scan", "the same, turned", "the sine of a row", "equal rows in a scan",
         "columns times rows in a scan", "positions in rows of sixteen", "complex products", "tiles of short rows",
         "totals of half precision", "complex, in rows of four", "half precision, in rows of six", "costly, and rows gathered",
-        "a line that is shifted again", "in a solver"])
+        "a line that is shifted again", "in a solver", "costly, summed up in rows with half a vector more"])
 def test_programs_that_gain_from_longer_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == ()
 
@@ -136,9 +137,11 @@ def test_functions_that_are_called_twice_on_each_of_many_levels():
     (lambda x: jnp.concatenate([x, 2 * x], axis=1), CUBES),
     (lambda x: ((x + x[0]).reshape(-1, 64), (x * 2).reshape(-1)), LARGE[:16384].reshape(128, 128)),
     (jax.grad(lambda x: jnp.sum(jax.nn.gelu(jax.nn.gelu(x @ MATRIX) @ MATRIX) ** 2)), LARGE[:2048].reshape(64, 32)),
+    (lambda x: jnp.log(x).sum(1), LARGE[:2600].reshape(100, 26)),
+    (lambda x: jnp.log(x).sum(1), LARGE[:290].reshape(10, 29)),
 ], ids=["bytes", "long rows in a scan", "few short rows", "the sine of a longer row", "stacked rows", "joined rows",
         "rows that are split",
-        "gradient of layers"])
+        "gradient of layers", "costly, summed up in rows with little more than vectors", "costly, in few rows"])
 def test_programs_without_short_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.NO_LOOPS
 

@@ -505,7 +505,9 @@ def _kept_back(value):
 
 
 def _as_one_loop(avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
-    """What is lowered in the place of a loop whose examples stop at different times."""
+    """What is lowered in the place of a loop whose examples stop at different times. Others have a rule."""
+    if not params["cond_jaxpr"].out_avals[0].shape:
+        raise NotImplementedError("a while loop of one condition is lowered by its rule")
     inputs, outs = list(map(Var, avals)), list(map(Var, params["body_jaxpr"].out_avals))
     effects = params["cond_jaxpr"].effects | params["body_jaxpr"].effects
     eqn = until_all_stop(JaxprEqn(while_p, [*inputs], outs, params, effects))

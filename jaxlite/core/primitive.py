@@ -28,7 +28,7 @@ from jaxlite.core.aval import (
 from jaxlite.core.config import chooses_layouts, no_collectives
 from jaxlite.core.jaxpr import Effects, jaxprs_in_params, no_effects
 from jaxlite.core.lazy import loader
-from jaxlite.core.tracing import state
+from jaxlite.core.tracing import set_trace, state
 from lowering.rules import register_foreign
 
 PRIMITIVES: dict[str, Primitive] = {}
@@ -313,6 +313,16 @@ def _load_next(modules: list[str]) -> None:
         importlib.import_module(name)
         with contextlib.suppress(ValueError):  # another thread took it
             modules.remove(name)
+
+
+class OwnBind(Primitive):
+    """A primitive whose `bind` takes parameters that are no params of equations, under any trace."""
+
+    __slots__ = ()
+
+    def bind_with_trace(self, trace: Any, args: Sequence[Any], *avals_and_params: Any) -> Any:
+        with set_trace(trace):
+            return self.bind(*args, **avals_and_params[-1])
 
 
 # --- primitives of modules that load on first use ----------------------------------------------------

@@ -16,8 +16,8 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array
-from jaxlite.core.primitive import Primitive
-from jaxlite.core.tracing import set_trace, state
+from jaxlite.core.primitive import OwnBind, Primitive
+from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.lax.accuracy import accuracy_params
 from jaxlite.lax.shaping import convert_element_type, require_equal_dtypes
@@ -123,7 +123,7 @@ def nary(name: str, accepted: str | Sequence[str], result: Callable[[Any], Any] 
 # --- arithmetic --------------------------------------------------------------------------------------
 
 
-class _Product(Primitive):
+class _Product(OwnBind):
     """The primitive of `mul`: `bind` takes JAX's parameter `out_dtype` too, which is no param of equations."""
 
     __slots__ = ()
@@ -132,10 +132,6 @@ class _Product(Primitive):
         if out_dtype is not None:
             x, y = convert_element_type(x, out_dtype), convert_element_type(y, out_dtype)
         return state.trace.process(self, (x, y), {})
-
-    def bind_with_trace(self, trace: Any, args: Sequence[Any], *avals_and_params: Any) -> Any:
-        with set_trace(trace):
-            return self.bind(*args, **avals_and_params[-1])
 
 
 add_p = nary("add", NUMBERS)

@@ -19,9 +19,9 @@ from jaxlite.core.aval import Ints, ShapedArray, has_states, layouts, shaped_arr
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.lazy import loader
-from jaxlite.core.primitive import Primitive
+from jaxlite.core.primitive import OwnBind, Primitive
 from jaxlite.core.symbolic import Dim, are_ints, as_size, as_sizes, exceeds, set_dimension_value
-from jaxlite.core.tracing import Tracer, is_eager, set_trace, state
+from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
 from jaxlite.devices import placement
@@ -110,7 +110,7 @@ def _check_permutation(name: str, permutation: Ints, rank: int) -> None:
 _extended = loader("jaxlite.lax.extended")
 
 
-class _Conversion(Primitive):
+class _Conversion(OwnBind):
     """The primitive of `convert_element_type`: `bind` takes JAX's parameter `sharding` too, which is no param of equations."""
 
     __slots__ = ()
@@ -118,10 +118,6 @@ class _Conversion(Primitive):
     def bind(self, operand, *, new_dtype, weak_type: bool = False, sharding=None):
         result = state.trace.process(self, (operand,), {"new_dtype": new_dtype, "weak_type": weak_type})
         return result if sharding is None else placement.laid_out(result, sharding)
-
-    def bind_with_trace(self, trace: Any, args: Sequence[Any], *avals_and_params: Any) -> Any:
-        with set_trace(trace):
-            return self.bind(*args, **avals_and_params[-1])
 
 
 convert_element_type_p = _Conversion("convert_element_type")

@@ -166,9 +166,9 @@ def _strategy(optimize, count: int):
 
 def _einsum(*operands, inputs: tuple[str, ...], output: str, optimize: Any, precision: Any, preferred_element_type: Any,
             dot_general: Callable[..., Any] = lax.dot_general):
-    dtype = preferred_element_type
-    values = promote_dtypes(*operands) if dtype is None else list(operands)  # `dot_general` multiplies those of two dtypes
+    dtype, values = preferred_element_type, list(operands)  # `dot_general` multiplies those of two dtypes
     if dtype is None:
+        values = promote_dtypes(*operands)
         dtype = aval_of(values[0]).dtype
     weak = preferred_element_type is None and all(aval_of(value).weak_type for value in values)
     if len(values) == 1 and preferred_element_type is not None:

@@ -6,12 +6,12 @@ from jaxlite.transforms.custom_derivatives import (
     CustomVJPPrimal,
     SymbolicZero,
     closure_convert,
-    custom_gradient,
     custom_jvp,
     custom_vjp,
     custom_vjp_primal_tree_values,
     zero_from_primal,
 )
+from jaxlite.transforms.custom_gradient import custom_gradient
 from jaxlite.transforms.linear_calls import linear_call
 
 __all__ = [

@@ -80,6 +80,7 @@ class _State(threading.local):
     axis_indices: dict[Any, Any] = {}  # for axes that are not examples: what gives the index, as of a kernel's grid
     batch_cut: Any = None  # how the axis of the batching rule that runs is on explicit mesh axes
     scopes: tuple[str, ...] = ()
+    log: dict[Any, Any] | None = None  # what the backward pass that runs has logged (`traces/backward_logs.py`)
     pushes_forward = False  # whether what is linearized will be applied to tangents, and not transposed
 
 
@@ -173,6 +174,7 @@ class RefMethods:
     set: Any = None
     add: Any = None
     at: Any = None
+    freeze: Any = None
 
 
 ref_methods = RefMethods()

@@ -14,7 +14,7 @@ from jaxlite.core.high import (
     register_hitype,
 )
 from jaxlite.core.high import cur_qdd as cur_qdd  # for `jax.experimental` itself
-from jaxlite.extend.hi_primitives import GradAccum, HiPrimitive, NullAccum, RefAccum, ValAccum, VJPHiPrimitive
+from jaxlite.extend.hi_primitives import HiPrimitive, VJPHiPrimitive
 from jaxlite.extend.hi_prims import (
     HiPrim,
     bdims_at_front,
@@ -29,6 +29,7 @@ from jaxlite.state.api import TransformedRef
 from jaxlite.traces.jvp import Zero
 from jaxlite.traces.jvp import instantiate as instantiate_zeros
 from jaxlite.traces.transpose import is_linear as is_undefined_primal
+from jaxlite.transforms.accumulators import GradAccum, NullAccum, RefAccum, ValAccum
 
 __all__ = [
     "AbstractRef", "AbstractValue", "AvalMutableQDD", "AvalQDD", "GradAccum", "HiPrim", "HiPrimitive", "HiPspec", "HiType",

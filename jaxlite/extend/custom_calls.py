@@ -14,6 +14,7 @@ from jaxlite.core.jaxpr import DebugInfo
 from jaxlite.core.tree import tree_structure
 from jaxlite.core.values import aval_of
 from jaxlite.extend.linear_util import WrappedFun, wrap_init
+from jaxlite.traces.backward_logs import collecting
 from jaxlite.traces.custom_rules import custom_jvp_call_p, custom_vjp_call_p
 from jaxlite.traces.jvp import Zero, instantiate, tangent_aval
 from jaxlite.transforms.custom_derivatives import SymbolicZero
@@ -60,7 +61,9 @@ def vjp_handed_over(process: Callable[..., Any], args: Sequence[Any], params: di
 
     def bwd(*values: Any) -> list[Any]:
         count = trees[1].num_leaves
-        found = params["bwd"](values[:count], list(map(_as_zero, values[count:])))
+        wanted = [None] * (len(args) - num_consts)
+        with collecting():  # what is logged are values of the library's trace, which has no place for them
+            found = params["bwd"](values[:count], list(map(_as_zero, values[count:])), wanted)
         return [None] * num_consts + [_as_symbolic(each) for each in found]
 
     debug = _debug("custom_vjp", params)
@@ -106,7 +109,7 @@ def vjp_taken_back(args: Sequence[Any], params: dict[str, Any]) -> tuple[Sequenc
         residuals = [next(values) if source is None else primals[source] for source in forwarded]
         return list(values), residuals
 
-    def bwd(residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    def bwd(residuals: Sequence[Any], cotangents: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
         given = cotangents if params["symbolic_zeros"] else list(map(instantiate, cotangents))
         return [_as_zero(each) for each in _once_more(backward).call_wrapped(*residuals, *map(_as_symbolic, given))]
 

@@ -19,12 +19,13 @@ from jaxlite.core.tracing import state
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_unflatten, with_places
 from jaxlite.core.values import aval_of
 from jaxlite.lax.reductions import reduce_sum
-from jaxlite.state.api import freeze, new_ref
+from jaxlite.traces.backward_logs import as_outputs, log, log_outputs
 from jaxlite.traces.batching import batch_flat, bring
-from jaxlite.traces.jvp import Zero, add_tangents, instantiate, tangent_aval
+from jaxlite.traces.jvp import Zero, instantiate, tangent_aval
 from jaxlite.traces.linearize import with_user_rule
 from jaxlite.traces.saving import narrowing, pick
 from jaxlite.traces.transpose import Linear, backward, is_linear
+from jaxlite.transforms.accumulators import GradAccum, accumulator, values_of
 
 # Methods of a subclass that are rules: they go to the slots of the primitive.
 _SLOTS = {"impl": "eager", "jvp": "jvp", "transpose": "transpose", "batch": "batching"}
@@ -108,86 +109,12 @@ def _record(primitive: HiPrimitive, trace: Any, args: Sequence[Any], params: dic
 # --- operations with rules of trees ------------------------------------------------------------------
 
 
-class GradAccum:
-    """Takes the cotangents of one argument in a backward pass. `aval` is their type."""
-
-    __slots__ = ("aval",)
-
-    def __init__(self, aval: Any):
-        self.aval = aval
-
-    def accum(self, x: Any) -> None:
-        """Add a cotangent; None and zeros add nothing."""
-        raise NotImplementedError
-
-    def freeze(self) -> Any:
-        """What came together."""
-        raise NotImplementedError
-
-
-class ValAccum(GradAccum):
-    """The sum as a value, `Zero` at first."""
-
-    __slots__ = ("val",)
-
-    def __init__(self, aval: Any, val: Any = None):
-        super().__init__(aval)
-        self.val = Zero(aval) if val is None else val
-
-    def accum(self, x: Any) -> None:
-        if x is not None:
-            self.val = add_tangents(self.val, x)
-
-    def freeze(self) -> Any:
-        return self.val
-
-
-class NullAccum(GradAccum):
-    """For an argument whose derivative is not wanted: it drops what it takes."""
-
-    __slots__ = ()
-
-    def accum(self, x: Any) -> None:
-        pass
-
-
-class RefAccum(GradAccum):
-    """The sum in a mutable array, `ref`, which is made of the first cotangent if it is not given."""
-
-    __slots__ = ("ref",)
-
-    def __init__(self, aval: Any, ref: Any = None):
-        super().__init__(aval)
-        self.ref = ref
-
-    def accum(self, x: Any) -> None:
-        if x is None or type(x) is Zero:
-            return
-        if self.ref is None:
-            self.ref = new_ref(x)
-        else:
-            self.ref.addupdate(x)
-
-    def inst(self) -> RefAccum:
-        """This accumulator, with a mutable array of zeros if it had none."""
-        if self.ref is None:
-            self.ref = new_ref(instantiate(Zero(self.aval)))
-        return self
-
-    def freeze(self) -> Any:
-        return Zero(self.aval) if self.ref is None else freeze(self.ref)
-
-
-def _accumulator(aval: Any) -> ValAccum:
-    """For an argument of this type."""
-    return ValAccum(tangent_aval(aval))
-
-
 def accumulated(rule: Callable[..., Any], operands: Sequence[Any]) -> list[Any]:
-    """The cotangents of operands: those that a result is linear in are accumulators, to which the rule adds."""
-    given = [_accumulator(operand.aval) if is_linear(operand) else operand for operand in operands]
-    rule(*given)
-    return [each.freeze() if is_linear(operand) else None for each, operand in zip(given, operands, strict=True)]
+    """The cotangents of operands: those that a result is linear in are accumulators, to which the rule adds. It may give a
+    dict, to be logged."""
+    given = [accumulator(operand.aval, operand.target) if is_linear(operand) else operand for operand in operands]
+    log(rule(*given), call_hi_primitive_p)
+    return values_of(given)
 
 
 class VJPHiPrimitive:
@@ -197,7 +124,8 @@ class VJPHiPrimitive:
     of the result, and `params`, a dict of static values that become attributes; then it calls this one. Methods of a subclass:
     `expand(self, *args)` computes it with other operations. `jvp(self, primals, tangents)` is its forward derivative. For
     reverse mode, `vjp_fwd(self, nonzero, *args)` gives the result and what the backward pass needs, and
-    `vjp_bwd(self, residuals, cotangent, *accumulators)` adds to each argument's accumulator, by its `accum`; or
+    `vjp_bwd(self, residuals, cotangent, *accumulators)` adds to each argument's accumulator, by its `accum`, and may give a
+    dict of what the backward pass logs; or
     `vjp_bwd_retval(self, residuals, cotangent)` returns the cotangents. Without them, `lin(self, nonzero, *args)` gives the
     result and residuals, and `linearized(self, residuals, *tangents)` the tangent. `transpose(self, cotangent, *args)`, with
     accumulators for the arguments in which it is linear, is the rule of linear operations. `batch(self, axis, args, dims)`
@@ -247,7 +175,7 @@ class VJPHiPrimitive:
     def check(self, *arg_tys: Any) -> None:
         """Raise an error if the types of arguments are not right."""
 
-    def vjp_bwd(self, res: Any, outgrad: Any, /, *arg_accums: Any) -> None:
+    def vjp_bwd(self, res: Any, outgrad: Any, /, *arg_accums: Any) -> Any:
         for accumulators, cotangents in zip(arg_accums, self.vjp_bwd_retval(res, outgrad), strict=True):
             for each, cotangent in zip(tree_flatten(accumulators)[0], tree_flatten(cotangents, _is_none)[0], strict=True):
                 each.accum(cotangent)
@@ -435,7 +363,8 @@ class _Linear(HiPrimitive):
     def transpose(self, cotangents: Any, *operands: Any, prim: VJPHiPrimitive, tree: Any, nonzero: tuple[bool, ...],
                   forward: bool, moves: tuple[bool, ...]) -> list[Any]:
         residuals = tree_unflatten(tree, operands[:tree.num_leaves])
-        accumulators = [_accumulator(aval) if flag else NullAccum(tangent_aval(aval))
+        targets = iter([operand.target if is_linear(operand) else False for operand in operands[tree.num_leaves:]])
+        accumulators = [accumulator(aval, next(targets) if flag else False)
                         for aval, flag in zip(prim.in_avals_flat, nonzero, strict=True)]
         cotangent = tree_unflatten(prim.out_tree, [
             instantiate(each) if flag else Zero(tangent_aval(aval))
@@ -443,8 +372,8 @@ class _Linear(HiPrimitive):
         if forward:
             self._transpose_linearized(prim, residuals, nonzero, cotangents, accumulators)
         else:
-            prim.vjp_bwd(*residuals, cotangent, *tree_unflatten(prim.in_tree, accumulators))
-        return [None] * tree.num_leaves + [each.freeze() for each, flag in zip(accumulators, nonzero, strict=True) if flag]
+            log(prim.vjp_bwd(*residuals, cotangent, *tree_unflatten(prim.in_tree, accumulators)), linear_p)
+        return [None] * tree.num_leaves + values_of([each for each, flag in zip(accumulators, nonzero, strict=True) if flag])
 
     def _transpose_linearized(self, prim: VJPHiPrimitive, residuals: Any, nonzero: tuple[bool, ...], cotangents: Any,
                               accumulators: Sequence[GradAccum]) -> None:
@@ -520,16 +449,22 @@ class VmapOf(VJPHiPrimitive):
 
     def vjp_bwd_retval(self, res: Any, outgrad: Any, /) -> Any:
         prim, (leaves, tree) = self.prim, tree_flatten(res)
+        logged: Any = None
 
         def backward(*values: Any) -> list[Any]:
-            accumulators = [_accumulator(aval) for aval in prim.in_avals_flat]
-            prim.vjp_bwd(tree_unflatten(tree, values[:len(leaves)]), tree_unflatten(prim.out_tree, values[len(leaves):]),
-                         *tree_unflatten(prim.in_tree, accumulators))
-            return [instantiate(each.freeze()) for each in accumulators]
+            nonlocal logged
+            accumulators = [accumulator(aval) for aval in prim.in_avals_flat]
+            extra, logged = as_outputs(prim.vjp_bwd(
+                tree_unflatten(tree, values[:len(leaves)]), tree_unflatten(prim.out_tree, values[len(leaves):]),
+                *tree_unflatten(prim.in_tree, accumulators)) or {})
+            return [*map(instantiate, values_of(accumulators)), *extra]
 
         outs, out_dims = self._mapped(backward, [*leaves, *_flat(self.out_tree, outgrad)],
                                       [*[0] * len(leaves), *self.out_dims])
-
+        count = len(self.in_dims)
+        log_outputs([bring(out, dim, self.axis.size, 0) for out, dim in zip(outs[count:], out_dims[count:], strict=True)],
+                    logged, linear_p)
+        outs, out_dims = outs[:count], out_dims[:count]
         placed = [bring(out, dim, self.axis.size, target or 0)
                   for out, dim, target in zip(outs, out_dims, self.in_dims, strict=True)]
         placed = [reduce_sum(out, (0,)) if target is None else out for out, target in zip(placed, self.in_dims, strict=True)]

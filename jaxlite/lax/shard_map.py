@@ -36,6 +36,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.devices.mesh import AxisType, Mesh, abstract_context, context_mesh
 from jaxlite.devices.sharding import NamedSharding, P, axes_of, used_axes
 from jaxlite.lax import elementwise, parallel, shaping
+from jaxlite.traces.backward_logs import as_outputs, collecting, log_outputs
 from jaxlite.traces.batching import Axis, batch_flat, bring_to_front
 from jaxlite.traces.call_rules import spread_tangents
 from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, zero_for
@@ -313,15 +314,20 @@ def _unnamed(spec, mesh, axes: frozenset[Any]) -> tuple[Any, ...]:
 
 
 def _backward(jaxpr: ClosedJaxpr, linear: tuple[bool, ...], nonzero: tuple[bool, ...], mesh, in_specs: Specs,
-              out_specs: Specs, axes: frozenset[Any], check_vma: bool) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
-    """The transposed program, of consts, operands that are not linear, and cotangents; which cotangents it gives."""
+              out_specs: Specs, axes: frozenset[Any], check_vma: bool,
+              ) -> tuple[ClosedJaxpr, list[Any], list[bool], Any, list[Any]]:
+    """The transposed program, of consts, operands that are not linear, and cotangents; which cotangents it gives; the tree
+    of what was logged, and its specs: the parts of all devices that may differ are joined along the first axis."""
     variables = jaxpr.jaxpr.invars
     known = [var.aval for var, flag in zip(variables, linear, strict=True) if not flag]
     incoming = [varying(cotangent_aval(aval), aval.vma.union(used_axes(spec)) if check_vma else aval.vma)
                 for aval, spec, flag in zip(jaxpr.out_avals, out_specs, nonzero, strict=True) if flag]
     arrives: list[bool] = []
+    logged: Any = None
+    log_specs: list[Any] = []
 
     def fun(*values) -> list[Any]:
+        nonlocal logged
         rest, given = iter(values[:len(known)]), iter(values[len(known):])
         args = [Linear(var.aval) if flag else next(rest) for var, flag in zip(variables, linear, strict=True)]
         cotangents: list[Any] = []
@@ -333,17 +339,24 @@ def _backward(jaxpr: ClosedJaxpr, linear: tuple[bool, ...], nonzero: tuple[bool,
             more = cotangent.aval.vma - aval.vma  # a result that does not vary, but is joined
             names = tuple(name for name in mesh.axis_names if name in more)
             cotangents.append(parallel.sum_over(cotangent, names) if names else cotangent)
+        with collecting() as entries:
+            found = backward(jaxpr.jaxpr, [], args, cotangents)
         outs = []
-        for out, spec, flag in zip(backward(jaxpr.jaxpr, [], args, cotangents), in_specs, linear, strict=True):
+        for out, spec, flag in zip(found, in_specs, linear, strict=True):
             if flag:
                 names = () if check_vma or type(out) is Zero else _unnamed(spec, mesh, axes)
                 outs.append(parallel.sum_over(out, names) if names else out)
         arrives.extend(type(out) is not Zero for out in outs)
-        return [out for out in outs if type(out) is not Zero]
+        extra, logged = as_outputs(entries)
+        extra = [value if aval_of(value).shape else shaping.expand_dims(value, (0,)) for value in extra]
+        for value in extra:
+            varies = aval_of(value).vma if check_vma else axes
+            log_specs.append(P(tuple(name for name in mesh.axis_names if name in varies) or None))
+        return [*[out for out in outs if type(out) is not Zero], *extra]
 
     with inside(mesh, axes, check_vma):
         program, consts = _traced(fun, [*known, *incoming], jaxpr.jaxpr.debug_info)
-    return program, consts, arrives
+    return program, consts, arrives, logged, log_specs
 
 
 @shard_map_p.def_transpose
@@ -351,8 +364,8 @@ def _transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, mesh, i
                newly_manual_axes: frozenset[Any], check_vma: bool) -> list[Any]:
     linear = tuple(map(is_linear, operands))
     nonzero = tuple(type(cotangent) is not Zero for cotangent in cotangents)
-    program, consts, arrives = _remembered(_backward, jaxpr, linear, nonzero, mesh, in_specs, out_specs, newly_manual_axes,
-                                           check_vma)
+    program, consts, arrives, logged, log_specs = _remembered(_backward, jaxpr, linear, nonzero, mesh, in_specs, out_specs,
+                                                              newly_manual_axes, check_vma)
     known = [operand for operand, flag in zip(operands, linear, strict=True) if not flag]
     given = []
     for cotangent, spec, flag in zip(cotangents, out_specs, nonzero, strict=True):
@@ -363,9 +376,10 @@ def _transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, mesh, i
     known_specs = _chosen(in_specs, [not flag for flag in linear])
     linear_specs = list(map(dual_spec, _chosen(in_specs, linear)))
     given_specs = map(dual_spec, _chosen(out_specs, nonzero))
-    outs = iter(shard_map_p.bind(
+    outs = iter(log_outputs(shard_map_p.bind(
         *consts, *known, *given, jaxpr=program, mesh=mesh, check_vma=check_vma, newly_manual_axes=newly_manual_axes,
-        in_specs=(*_whole(len(consts)), *known_specs, *given_specs), out_specs=_chosen(linear_specs, arrives)))
+        in_specs=(*_whole(len(consts)), *known_specs, *given_specs),
+        out_specs=(*_chosen(linear_specs, arrives), *log_specs)), logged, shard_map_p))
     reached = iter(arrives)
     return [None if not flag else (next(outs) if next(reached) else Zero(cotangent_aval(operand.aval)))
             for operand, flag in zip(operands, linear, strict=True)]

@@ -221,6 +221,7 @@ class RefIndexer:
 
 
 ref_methods.new, ref_methods.get, ref_methods.set, ref_methods.add, ref_methods.at = new_ref, get, set, addupdate, RefIndexer
+ref_methods.freeze = freeze
 Ref.addupdate = _addupdate  # type: ignore[attr-defined]
 for _name in _METHODS:
     setattr(Tracer, _name, _of_traced_refs(_name))

@@ -167,8 +167,8 @@ def _custom_vjp(eqn: JaxprEqn, values: list[Any]) -> Any:
         outs, residuals = forward(primals, perturbed)
         return [*outs, *_last(refs, written)], residuals
 
-    def bwd(residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        return backward(residuals, cotangents[:count])
+    def bwd(residuals: Sequence[Any], cotangents: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
+        return backward(residuals, cotangents[:count], targets)
 
     return _custom(eqn, values, found, {**params, "fwd": fwd, "bwd": bwd})
 

@@ -12,6 +12,7 @@ from typing import Any
 from jaxlite.compilation.dispatch import free, jit_p, said_of, said_shardings, says_nothing, says_shardings
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
+from jaxlite.traces.backward_logs import log_outputs
 from jaxlite.traces.batching import Axis, batch_jaxpr, place_of
 from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval, zero_for
 from jaxlite.traces.linearize import linearize_jaxpr
@@ -79,7 +80,7 @@ def transpose_call(primitive: Primitive, cotangents: Sequence[Any], *operands: A
                    **params: Any) -> list[Any]:
     linear = [is_linear(operand) for operand in operands]
     nonzero = [type(cotangent) is not Zero for cotangent in cotangents]
-    program, consts, arrives = backward_jaxpr(jaxpr, linear, nonzero)
+    program, consts, arrives, logged = backward_jaxpr(jaxpr, linear, nonzero)
     known = [operand for operand, flag in zip(operands, linear, strict=True) if not flag]
     given = [cotangent for cotangent, flag in zip(cotangents, nonzero, strict=True) if flag]
 
@@ -87,7 +88,7 @@ def transpose_call(primitive: Primitive, cotangents: Sequence[Any], *operands: A
         ins, outs = said_of(params, len(linear), len(nonzero))
         return [*_pick(ins, [not flag for flag in linear]), *_pick(outs, nonzero)], _pick(_pick(ins, linear), arrives)
 
-    outs = iter(_call(primitive, program, [*consts, *known, *given], params, said))
+    outs = iter(log_outputs(_call(primitive, program, [*consts, *known, *given], params, said), logged, primitive))
     reached = iter(arrives)
     return [None if not flag else (next(outs) if next(reached) else Zero(cotangent_aval(operand.aval)))
             for operand, flag in zip(operands, linear, strict=True)]

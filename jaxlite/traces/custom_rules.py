@@ -4,7 +4,8 @@
 a program, the function is a sub-jaxpr, `call_jaxpr`. When a call is bound, `call_jaxpr` is a Python function of flat
 values: it is traced if a program is staged, and not called if a derivative calls the rule instead. `custom_linear` is the
 equation of a `custom_vjp_call` in a linear program; it can only be transposed. The rules are functions of flat values, made
-by `jaxlite.transforms.custom_derivatives`.
+by `jaxlite.transforms.custom_derivatives`: `fwd(primals, perturbed)` gives (outputs, residuals), `bwd(residuals, cotangents,
+targets)` cotangents, and logs; a target is as in `transpose.Linear`, and False also where no cotangent is asked for.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import has_program, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
+from jaxlite.traces.backward_logs import as_outputs, collecting, log_outputs
 from jaxlite.traces.batching import Axis, BatchTrace, batch_flat, batch_jaxpr, bring, bring_to_front, run_batched
 from jaxlite.traces.jvp import Zero, instantiate, tangent_aval, zero_for
 from jaxlite.traces.linearize import with_user_rule
@@ -247,9 +249,16 @@ def _custom_vjp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None
         residual_dims[:] = out_dims[split:]
         return places.place(outs[:split], out_dims[:split]), outs[split:]
 
-    def batched_bwd(residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    def batched_bwd(residuals: Sequence[Any], cotangents: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
+        logged: Any = None
+
         def flat(*values: Any) -> list[Any]:
-            return bwd(values[:len(residuals)], values[len(residuals):])
+            nonlocal logged
+            wanted = [None if target is not False else False for target in targets]  # a Ref does not hold one example
+            with collecting() as entries:
+                outs = bwd(values[:len(residuals)], values[len(residuals):], wanted)
+            extra, logged = as_outputs(entries)
+            return [*outs, *extra]
 
         pairs = [(_without_axis(cotangent, dim), None) if type(cotangent) is Zero else (cotangent, dim)
                  for cotangent, dim in zip(cotangents, places.dims(), strict=True)]
@@ -259,8 +268,11 @@ def _custom_vjp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None
                      (for_the_first(each, axis.size), 0) for each, dim in pairs]
         outs, out_dims = _in_batch(trace, axis, flat, (*residuals, *[each for each, _ in pairs]),
                                    (*residual_dims, *[dim for _, dim in pairs]))
+        count = len(own)
+        log_outputs([bring_to_front(out, dim, axis.size) for out, dim in zip(outs[count:], out_dims[count:], strict=True)],
+                    logged, custom_linear_p)
         results = []
-        for out, dim, own_dim in zip(outs, out_dims, own, strict=True):
+        for out, dim, own_dim in zip(outs[:count], out_dims[:count], own, strict=True):
             if own_dim is None:
                 results.append(out if dim is None else sum_over(out, dim))
             elif type(out) is Zero or out is None:
@@ -293,7 +305,7 @@ def _custom_linear_transpose(cotangents: Sequence[Any], *operands: Any, num_resi
                              out_avals: tuple[Any, ...]) -> list[Any]:
     residuals, linear = operands[:num_residuals], operands[num_residuals:]
     state.trace.pin(None)  # the function's lines are the user's
-    outs = bwd(residuals, cotangents)
+    outs = bwd(residuals, cotangents, [operand.target if is_linear(operand) else False for operand in linear])
     return [None] * num_residuals + [out if is_linear(operand) else None for out, operand in zip(outs, linear, strict=True)]
 
 

@@ -15,6 +15,7 @@ from jaxlite.core.primitive import load_rules
 from jaxlite.core.staging import StagingTrace
 from jaxlite.core.tracing import set_trace
 from jaxlite.traces import jvp, transpose
+from jaxlite.traces.backward_logs import collecting
 from jaxlite.traces.saving import call_operands, narrowing, pick
 
 Program = Jaxpr | ClosedJaxpr
@@ -169,8 +170,9 @@ def backward_pass(jaxpr: Jaxpr, transform_stack: bool, consts: Sequence[Any], pr
                   *, return_logs: bool = False) -> Any:
     """Pull cotangents of the outputs back through a program that is linear in those inputs that are an `UndefinedPrimal`.
 
-    Args: `transform_stack` for compatibility; `return_logs` to give the log of the pass as well, which is empty here.
+    Args: `transform_stack` for compatibility; `return_logs` to give the log of the pass as well.
     Returns: for each input its cotangent, `Zero` where none arrives.
     """
-    found = transpose.backward(jaxpr, consts, primals_in, cts_in)
-    return (found, {}) if return_logs else found
+    with collecting() as log:
+        found = transpose.backward(jaxpr, consts, primals_in, cts_in)
+    return (found, log) if return_logs else found

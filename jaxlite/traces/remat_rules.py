@@ -14,6 +14,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import runs_program
 from jaxlite.core.tracing import state
+from jaxlite.traces.backward_logs import log_outputs
 from jaxlite.traces.batching import Axis, batch_jaxpr
 from jaxlite.traces.call_rules import spread_tangents
 from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval
@@ -120,10 +121,10 @@ checkpoint_p.linearize = _checkpoint_linearize
 def _checkpoint_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
     linear = [is_linear(operand) for operand in operands]
     nonzero = [type(cotangent) is not Zero for cotangent in cotangents]
-    program, consts, arrives = backward_jaxpr(jaxpr, linear, nonzero)
+    program, consts, arrives, logged = backward_jaxpr(jaxpr, linear, nonzero)
     known = [operand for operand, flag in zip(operands, linear, strict=True) if not flag]
     given = [cotangent for cotangent, flag in zip(cotangents, nonzero, strict=True) if flag]
-    outs = iter(checkpoint_p.bind(*consts, *known, *given, jaxpr=program, **params))
+    outs = iter(log_outputs(checkpoint_p.bind(*consts, *known, *given, jaxpr=program, **params), logged, checkpoint_p))
     reached = iter(arrives)
     return [None if not flag else (next(outs) if next(reached) else Zero(cotangent_aval(operand.aval)))
             for operand, flag in zip(operands, linear, strict=True)]

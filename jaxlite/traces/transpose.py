@@ -20,18 +20,23 @@ from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.devices import placement
+from jaxlite.traces.backward_logs import as_outputs, collecting
 from jaxlite.traces.jvp import Zero, add_any_p, add_tangents, cotangent_aval, instantiate, sum_of, tangent_aval
 
 _WIDE = frozenset(map(np.dtype, ("float64", "complex128", "int64", "uint64")))
 
 
 class Linear:
-    """Stands for an operand that an equation is linear in."""
+    """Stands for an operand that an equation is linear in.
 
-    __slots__ = ("aval",)
+    Its `target` is where the caller of the backward pass wants the cotangent of an input to go: None to have it as a value,
+    False for nowhere, or a Ref.
+    """
 
-    def __init__(self, aval: Any):
-        self.aval = aval
+    __slots__ = ("aval", "target")
+
+    def __init__(self, aval: Any, target: Any = None):
+        self.aval, self.target = aval, target
 
 
 class _NeedsValue(AssertionError):
@@ -112,11 +117,12 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
     if layouts.exist:
         cotangents = [_as_dual(cotangent, atom.aval) for cotangent, atom in zip(cotangents, jaxpr.outvars, strict=True)]
     add(jaxpr.outvars, cotangents)
+    pulled = [atom for atom, cotangent in zip(jaxpr.outvars, cotangents, strict=True) if type(cotangent) is not Zero]
     trace = state.trace
     try:
         for eqn in reversed(pending):
             primitive, outvars = eqn.primitive, eqn.outvars
-            if found.keys().isdisjoint(outvars) and not (primitive.has_own_backward and _is_used(eqn, pending, jaxpr.outvars)):
+            if found.keys().isdisjoint(outvars) and not (primitive.has_own_backward and _is_used(eqn, pending, pulled)):
                 continue
             incoming: Any = [found.pop(var) if var in found else Zero(cotangent_aval(var.aval)) for var in outvars]
             trace.pin(eqn.traceback)  # the user's line that is pulled back through
@@ -176,15 +182,15 @@ def _laid_out_cotangents(rule: Callable[..., Any], cotangent: Any, operands: Seq
 
 
 def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequence[bool],
-                   instantiate_out: Sequence[bool] | None = None) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
+                   instantiate_out: Sequence[bool] | None = None) -> tuple[ClosedJaxpr, list[Any], list[bool], Any]:
     """The transposed program of a program without consts.
 
     Args:
       linear: for each input whether the program is linear in it; the others become inputs of the result.
       nonzero: for each output whether a cotangent arrives; those follow.
       instantiate_out: for each linear input whether it gets zeros if no cotangent reaches it.
-    Returns: a program of consts + those inputs that gives the cotangents that are not zero, its consts, and for each
-      linear input whether a cotangent reaches it.
+    Returns: a program of consts + those inputs that gives the cotangents that are not zero and what was logged, its consts,
+      for each linear input whether a cotangent reaches it, and the tree of what was logged.
     """
     jaxpr = closed.jaxpr
     key = (id(closed), tuple(linear), tuple(nonzero), None if instantiate_out is None else tuple(instantiate_out))
@@ -194,30 +200,34 @@ def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequenc
     known = [var.aval for var, flag in zip(jaxpr.invars, linear, strict=True) if not flag]
     incoming = [cotangent_aval(var.aval) for var, flag in zip(jaxpr.outvars, nonzero, strict=True) if flag]
     arrives: list[bool] = []
+    logged: Any = None
 
     def fun(*values: Any) -> list[Any]:
+        nonlocal logged
         rest = iter(values[:len(known)])
         args = [Linear(var.aval) if flag else next(rest) for var, flag in zip(jaxpr.invars, linear, strict=True)]
         given = iter(values[len(known):])
         cotangents = [next(given) if flag else Zero(cotangent_aval(var.aval))
                       for var, flag in zip(jaxpr.outvars, nonzero, strict=True)]
-        outs = backward(jaxpr, closed.consts, args, cotangents)
+        with collecting() as entries:
+            outs = backward(jaxpr, closed.consts, args, cotangents)
         outs = [out for out, flag in zip(outs, linear, strict=True) if flag]
         if instantiate_out is not None:
             outs = [instantiate(out) if flag else out for out, flag in zip(outs, instantiate_out, strict=True)]
         arrives.extend(type(out) is not Zero for out in outs)
-        return [out for out in outs if type(out) is not Zero]
+        extra, logged = as_outputs(entries)
+        return [*[out for out in outs if type(out) is not Zero], *extra]
 
     traced, consts = trace_to_jaxpr(fun, [*known, *incoming], jaxpr.debug_info)
     result = hoist_consts(traced)
     if len(_transposed) >= _LIMIT:
         _transposed.clear()
-    _transposed[key] = (closed, result, consts, arrives)  # holds the program, so its id stays taken
-    return result, consts, arrives
+    _transposed[key] = (closed, result, consts, arrives, logged)  # holds the program, so its id stays taken
+    return result, consts, arrives, logged
 
 
 _LIMIT = 4096
-_transposed: dict[Any, tuple[ClosedJaxpr, ClosedJaxpr, list[Any], list[bool]]] = {}
+_transposed: dict[Any, tuple[ClosedJaxpr, ClosedJaxpr, list[Any], list[bool], Any]] = {}
 
 
 def forget() -> None:

@@ -16,12 +16,10 @@ from jaxlite.core.array import make_array
 from jaxlite.core.errors import UnexpectedTracerError
 from jaxlite.core.jaxpr import DebugInfo, eval_jaxpr
 from jaxlite.core.lazy import loader
-from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import (
     keystr,
     leaf_paths,
-    register_pytree_node,
     tree_flatten,
     tree_leaves,
     tree_map,
@@ -34,10 +32,12 @@ from jaxlite.lax import shaping
 from jaxlite.lax.reductions import reduce_sum
 from jaxlite.lax.shaping import convert
 from jaxlite.traces import custom_rules
-from jaxlite.traces.custom_rules import custom_jvp_call_p, custom_vjp_call_p
+from jaxlite.traces.backward_logs import log
+from jaxlite.traces.custom_rules import custom_jvp_call_p, custom_linear_p, custom_vjp_call_p
 from jaxlite.traces.jvp import Zero, instantiate, tangent_aval
 
 _remat_opt = loader("jaxlite.traces.remat_opt")
+_accumulators = loader("jaxlite.transforms.accumulators")
 
 
 
@@ -105,7 +105,7 @@ class _Result:
 
 def rule_inside(custom: Any, name: str) -> Any:
     """An attribute that a function with rules lacks: what sets another kind of rule sets that of the function inside."""
-    if name in ("defjvp", "defjvps", "defvjp", "def_vmap"):
+    if name in ("defjvp", "defjvps", "defvjp", "defvjp_with_logs", "defvjp_with_accums", "def_vmap"):
         return getattr(custom.fun, name)
     raise AttributeError(f"{type(custom).__name__!r} object has no attribute {name!r}")
 
@@ -295,7 +295,7 @@ class custom_vjp(_Custom):
         super().__init__(fun, nondiff_argnums)
         self.fwd: Callable | None = None
         self.bwd: Callable | None = None
-        self.symbolic_zeros = self.optimize_remat = False
+        self.symbolic_zeros = self.optimize_remat = self.with_logs = self.with_accums = False
 
     def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False,
                generic_batching: bool = False) -> None:
@@ -313,6 +313,49 @@ class custom_vjp(_Custom):
         if symbolic_zeros and optimize_remat:
             raise NotImplementedError("remat optimization for custom_vjp does not support symbolic zeros: set one of the two")
         self.fwd, self.bwd, self.symbolic_zeros, self.optimize_remat = fwd, bwd, symbolic_zeros, optimize_remat
+        self.with_logs = self.with_accums = False
+
+    def defvjp_with_logs(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False,
+                         generic_batching: bool = False) -> None:
+        """Set the rules, of which `bwd` can also log: it gives (cotangents, log).
+
+        A log is a dict of pytrees by names that are unique in a backward pass, or None. Who calls `with_logs` of the function
+        that `vjp` gives gets it; others do not, and under `jit` what is logged is not computed for them.
+
+        >>> import jaxlite
+        >>> @jaxlite.custom_vjp
+        ... def watched(x):
+        ...     return x
+        >>> watched.defvjp_with_logs(lambda x: (x, None), lambda _, g: ((g,), {"cotangent": g}))
+        >>> _, pull = jaxlite.vjp(lambda x: watched(x) * 3, 2.0)
+        >>> cotangents, log = pull.with_logs(1.0)
+        >>> print(log["cotangent"])
+        3.0
+        """
+        self.defvjp(fwd, bwd, symbolic_zeros, optimize_remat, generic_batching)
+        self.with_logs = True
+
+    def defvjp_with_accums(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False,
+                           generic_batching: bool = False) -> None:
+        """Set the rules, of which `bwd(residuals, cotangent, *accumulators)` adds to accumulators instead of giving cotangents.
+
+        There is one for each array of the arguments, in their structure; its method `accum` adds a cotangent. It is a
+        `ValAccum`; a `RefAccum`, whose attribute `ref` is the Ref, where `with_refs` of a `vjp` function was given one for the
+        argument; or a `NullAccum`, where no cotangent is wanted (`jaxlite.experimental.hijax` has these classes). `bwd` gives
+        None, or a log as in `defvjp_with_logs`.
+
+        >>> import jaxlite, jaxlite.numpy as jnp
+        >>> @jaxlite.custom_vjp
+        ... def first(x):
+        ...     return x[0]
+        >>> def bwd(_, g, of_x):
+        ...     of_x.accum(jnp.zeros(3).at[0].set(g))
+        >>> first.defvjp_with_accums(lambda x: (x[0], None), bwd)
+        >>> jaxlite.grad(first)(jnp.ones(3))
+        Array([1., 0., 0.], dtype=float32)
+        """
+        self.defvjp(fwd, bwd, symbolic_zeros, optimize_remat, generic_batching)
+        self.with_accums = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fwd is None or self.bwd is None:
@@ -375,13 +418,40 @@ class custom_vjp(_Custom):
             residuals, residual_tree = tree_flatten(result[1])
             return outs, residuals
 
-        def bwd(residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        with_logs, with_accums = self.with_logs, self.with_accums
+
+        def bwd(residuals: Sequence[Any], cotangents: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
             given = _symbolic(cotangents) if symbolic else [instantiate(cotangent) for cotangent in cotangents]
-            result = user_bwd(*static, tree_unflatten(residual_tree, residuals), tree_unflatten(expected.tree, given))
-            return _checked_cotangents(result, in_tree, in_avals, name, source.function_name(user_bwd))
+            operands = (*static, tree_unflatten(residual_tree, residuals), tree_unflatten(expected.tree, given))
+            if with_accums:
+                accums = list(map(_accumulators().accumulator, in_avals, targets))
+                entries = user_bwd(*operands, *tree_unflatten(in_tree, accums))
+                if entries is not None and type(entries) is not dict:
+                    raise TypeError("Custom VJP bwd rule was registered with defvjp_with_accums, and so must return None or a "
+                                    f"dict of backward-pass log entries, but got {type(entries).__name__}.")
+                outs = _accumulators().values_of(accums)
+            else:
+                result, entries = user_bwd(*operands), None
+                if with_logs:
+                    result, entries = with_entries(result, "Custom VJP bwd rule was registered with defvjp_with_logs and so "
+                                                   "must produce", "the pair it returns")
+                outs = _spread_cotangents(result, in_tree, name, source.function_name(user_bwd))
+            log(entries, custom_linear_p)
+            return _checked_cotangents(outs, in_tree, in_avals, name, source.function_name(user_bwd))
 
         fwd.__name__, bwd.__name__ = source.function_name(user_fwd), source.function_name(user_bwd)
         return fwd, bwd
+
+
+def with_entries(result: Any, demand: str, pair: str) -> tuple[Any, Any]:
+    """The cotangents and the log that a rule gave. Raises: TypeError for other things."""
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise TypeError(f"{demand} a pair (in_cts, logs), but got {result}.")
+    cotangents, entries = result
+    if entries is not None and type(entries) is not dict:
+        raise TypeError(f"{demand} a pair (in_cts, logs): the second element of {pair} must be None or a dict of backward-pass "
+                        f"log entries, but got {type(entries).__name__}.")
+    return cotangents, entries
 
 
 def _as_one_equation(fwd: Callable, fun: Callable[..., list[Any]]) -> Callable:
@@ -422,7 +492,8 @@ def _long(aval: Any) -> str:
     return aval.str_short()
 
 
-def _checked_cotangents(result: Any, in_tree: Any, in_avals: list[Any], name: str, bwd_name: str) -> list[Any]:
+def _spread_cotangents(result: Any, in_tree: Any, name: str, bwd_name: str) -> list[Any]:
+    """A cotangent for each leaf of the arguments, from the tuple that a rule gives."""
     children = in_tree.children()
     outs: list[Any] = []
     if not isinstance(result, (tuple, list)) or len(children) != len(result) or not all(
@@ -432,6 +503,10 @@ def _checked_cotangents(result: Any, in_tree: Any, in_avals: list[Any], name: st
                         f"arguments to the primal function, but got bwd output structure {tree_structure(result)} for primal "
                         f"input structure {in_tree}.\n"
                         f"The rule is {bwd_name}, of the function {name}. None means no cotangent of an argument.")
+    return outs
+
+
+def _checked_cotangents(outs: list[Any], in_tree: Any, in_avals: list[Any], name: str, bwd_name: str) -> list[Any]:
     paths = [keystr(path) for path in leaf_paths(in_tree)]
     checked: list[Any] = []
     for out, aval, path in zip(outs, in_avals, paths, strict=True):
@@ -454,52 +529,6 @@ def _checked_cotangents(result: Any, in_tree: Any, in_avals: list[Any], name: st
                              f"The rule is {bwd_name}, of the function {name}.")
         checked.append(out)
     return checked
-
-
-def custom_gradient(fun: Callable) -> Callable:
-    """A function that returns (output, function from the output's cotangent to those of the arguments) as one that
-    returns the output and is differentiated so."""
-
-    @custom_vjp
-    def wrapped(*args: Any) -> Any:
-        return fun(*args)[0]
-
-    def fwd(*args: Any) -> Any:
-        out, pull = fun(*args)
-        leaves, out_tree = tree_flatten(out)
-        in_tree: Any = None
-
-        def flat(*cotangents: Any) -> list[Any]:
-            nonlocal in_tree
-            result = pull(tree_unflatten(out_tree, cotangents))
-            result = result if isinstance(result, (tuple, list)) else (result,)
-            if len(result) != len(args):
-                raise TypeError(f"custom_gradient: the function of cotangents must give {len(args)} values, one for each "
-                                f"argument, got {len(result)}")
-            flattened, in_tree = tree_flatten(tuple(result))
-            return flattened
-
-        jaxpr, consts = trace_to_jaxpr(flat, [tangent_aval(aval_of(leaf)) for leaf in leaves])
-        return out, (consts, _Static((jaxpr, in_tree)))
-
-    def bwd(residuals: Any, cotangent: Any) -> Any:
-        consts, static = residuals
-        jaxpr, in_tree = static.value
-        return tree_unflatten(in_tree, eval_jaxpr(jaxpr, consts, *tree_flatten(cotangent)[0]))
-
-    wrapped.defvjp(fwd, bwd)
-    source.wraps(fun)(wrapped)
-    return wrapped
-
-
-class _Static:
-    """A residual that is not an array: a leafless tree node."""
-
-    def __init__(self, value: Any):
-        self.value = value
-
-
-register_pytree_node(_Static, lambda static: ((), static.value), lambda value, _: _Static(value))
 
 
 def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[Any]]:

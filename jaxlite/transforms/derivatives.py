@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -29,6 +30,7 @@ from jaxlite.core.tree import (
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import as_array, is_array_like
+from jaxlite.traces.backward_logs import collecting
 from jaxlite.traces.jvp import Zero, cotangent_aval, has_no_tangents, instantiate, jvp_flat, tangent_aval, zeros_of
 from jaxlite.traces.linearize import linearize_flat, pushing_forward
 from jaxlite.traces.transpose import Linear, backward, has_wide_types
@@ -206,7 +208,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False, in_nzs: Any =
 
 
 def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals: list[Any], in_tree: Any, out_tree: Any,
-               out_avals: list[Any], residuals: list[Any], cotangent: Any) -> Any:
+               out_avals: list[Any], residuals: list[Any], cotangent: Any, targets: Sequence[Any]) -> Any:
     given, given_tree = tree_flatten(cotangent)
     if given_tree != out_tree:
         raise ValueError(f"unexpected tree structure of argument to vjp function: got {given_tree}, but expected to match "
@@ -226,7 +228,8 @@ def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals
                                      f"differentiated function had JAX type {aval.str_short()}")
         cotangents.append(each)
     active = [each for each, flag in zip(cotangents, nonzero_out, strict=True) if flag]
-    linear = [Linear(var.aval) for var in jaxpr.invars]
+    wanted = [target for target, flag in zip(targets, nonzero, strict=True) if flag] if targets else itertools.repeat(None)
+    linear = [Linear(var.aval, target) for var, target in zip(jaxpr.invars, wanted, strict=False)]
     results = iter(backward(jaxpr, residuals, linear, active))
     outs = [_typed_as(instantiate(next(results)), aval, "f") if flag else zeros_of(cotangent_aval(aval))
             for flag, aval in zip(nonzero, avals, strict=True)]
@@ -323,7 +326,7 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool, save
                                     for at, residual in zip(own, program.residuals, strict=True)], tree)
 
     @boundary
-    def pull_back(args_res: list[Any], opaque: list[Any], cotangent: Any, *more: Any) -> Any:
+    def pull_back(args_res: list[Any], opaque: list[Any], cotangent: Any, *more: Any, targets: Sequence[Any] = ()) -> Any:
         if more:
             raise TypeError(f"The function returned by `jaxlite.vjp` applied to {flat.debug.function} was called with "
                             f"{1 + len(more)} arguments, but takes one, of the structure of the single value that the "
@@ -332,7 +335,7 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool, save
         if not is_kept:
             paths = [keystr(path) for path, _ in tree_flatten_with_path(tree_unflatten(tree, range(len(avals))))[0]]
             _check_restored(flat.debug.location or flat.debug.function, own, residuals, paths)
-        return _pull_back(jaxpr, nonzero_out, nonzero, avals, tree, out_tree, out_avals, residuals, cotangent)
+        return _pull_back(jaxpr, nonzero_out, nonzero, avals, tree, out_tree, out_avals, residuals, cotangent, targets)
 
     made: Any = pull_back
     made.in_tree, made.function, made.avals, made.refs = tree, flat.debug.location or flat.debug.function, avals, ()
@@ -363,12 +366,14 @@ def _vjp_of_refs(fun: Callable, leaves: list[Any], avals: list[Any], tree: Any, 
     inner: Any = pull.func
 
     @boundary
-    def pull_back(args_res: list[Any], opaque: list[Any], cotangent: Any, of_last: list[Any] | None = None) -> Any:
+    def pull_back(args_res: list[Any], opaque: list[Any], cotangent: Any, of_last: list[Any] | None = None,
+                  targets: Sequence[Any] = ()) -> Any:
         if of_last is None:
             raise ValueError(f"the argument at position args{paths[places[0]]} of the differentiated function {inner.function} "
                              "is Ref-typed, so its gradient must be accumulated into a ref, but no gradient ref was "
                              "provided. Bind one using the returned function's `with_refs` method.")
-        return tree_unflatten(tree, list(inner(args_res, opaque, (cotangent, of_last))))
+        inner_targets = [None if place in places else target for place, target in enumerate(targets)]
+        return tree_unflatten(tree, list(inner(args_res, opaque, (cotangent, of_last), targets=inner_targets)))
 
     paths = [keystr(path) for path, _ in tree_flatten_with_path(tree_unflatten(tree, leaves))[0]]
     made: Any = pull_back
@@ -388,8 +393,9 @@ def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
       in_nzs: such bools: with respect to which ones to differentiate. The cotangents of others are zero. The attribute
         `out_nzs` of the function says which arrays of the output then depend on the arguments.
     Returns: (output, function of a cotangent that gives a tuple, one entry for each argument), and the auxiliary data
-    if `has_aux`. Cotangents of integer arguments are of dtype float0. The function is a pytree of the values that it
-    keeps, so it may go in and out of transformed functions.
+    if `has_aux`. Cotangents of integer arguments are of dtype float0. The function is a pytree of the values that it keeps, so
+    it may go in and out of transformed functions. Its attribute `with_logs` is the function that gives (cotangents, log), with
+    what `custom_vjp` rules log, and its method `with_refs` has the cotangents added to mutable arrays.
 
     >>> import jaxlite
     >>> y, pull = jaxlite.vjp(lambda x, y: x * y, 3.0, 4.0)
@@ -597,7 +603,8 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
         for each, aval in zip(given, out_avals, strict=True):
             if (aval_of(each).shape, aval_of(each).dtype) != (aval.shape, aval.dtype):
                 raise TypeError(f"cotangent type does not match function output, expected {aval} but got {aval_of(each)}")
-        outs = backward(jaxpr, consts, [Linear(aval) for aval in avals], given)
+        with collecting():
+            outs = backward(jaxpr, consts, [Linear(aval) for aval in avals], given)
         found = [_typed_as(instantiate(out), aval) for out, aval in zip(outs, avals, strict=True)]
         return tree_unflatten(tree, map(_as_output, found))
 

@@ -7,6 +7,7 @@ from typing import Any
 from jaxlite.core.refs import Ref
 from jaxlite.core.tracing import ref_methods
 from jaxlite.core.tree import Partial, keystr, register_pytree_node, tree_flatten, tree_flatten_with_path, tree_unflatten
+from jaxlite.traces.backward_logs import collecting
 from jaxlite.traces.jvp import tangent_aval, zeros_of
 
 
@@ -84,6 +85,30 @@ class VJP(Partial):
     out_tree = property(lambda self: self.func.out_tree, doc="The tree of the output.")
     out_nzs = property(lambda self: self.func.out_nzs, doc="For each array of the output, whether it depends on the arguments.")
 
+    want_logs = False
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        with collecting() as log:
+            found = super().__call__(*args, **keywords)
+        return (found, log) if self.want_logs else found
+
+    @property
+    def with_logs(self) -> VJP:
+        """The same, but it gives (cotangents, log): the log is a dict of what `custom_vjp` rules inside have logged.
+
+        A loop stacks what its steps log, `vmap` has a batch of it. What branches of a `cond` log is in a `CondSum`, with
+        attributes `index`, the branch that ran, and `branches`, what each of them logged: zeros if it did not run.
+
+        >>> import jaxlite
+        >>> @jaxlite.custom_gradient(with_logs=True)
+        ... def square(x):
+        ...     return x ** 2, lambda g: ((2 * x * g,), {"arriving": g})
+        >>> _, pull = jaxlite.vjp(square, 3.0)
+        >>> pull.with_logs(1.0)
+        ((Array(6., dtype=float32, weak_type=True),), {'arriving': Array(1., dtype=float32, weak_type=True)})
+        """
+        return _with_logs(self, True)
+
     def with_refs(self, *targets: Any) -> Any:
         """The same with targets for the gradients.
 
@@ -130,15 +155,18 @@ class VJP(Partial):
         def pull(cotangent: Any) -> Any:
             of_last = [given[place][...] if isinstance(given[place], Ref) else zeros_of(tangent_aval(avals[place]))
                        for place in refs]
-            results: list[Any] = []
-            gradients = tree.flatten_up_to(self(cotangent, of_last) if refs else self(cotangent))
+            results: Any = []
+            found = self(cotangent, *[of_last] if refs else [], targets=[
+                target if isinstance(target, Ref) else False if isinstance(target, DontWant) else None for target in given])
+            gradients = tree.flatten_up_to(found[0] if self.want_logs else found)
             for place, (target, gradient) in enumerate(zip(given, gradients, strict=True)):
                 if isinstance(target, Ref):
                     (ref_methods.set if place in refs else ref_methods.add)(target, ..., gradient)
                     results.append(GradRef())
                 else:
                     results.append(gradient if isinstance(target, GradValue) else DidntWant())
-            return tree_unflatten(tree, results)
+            results = tree_unflatten(tree, results)
+            return (results, found[1]) if self.want_logs else results
 
         return pull
 
@@ -148,5 +176,11 @@ class VJP(Partial):
         return f"the argument at position args{keystr(path)} of the differentiated function {func.function}"
 
 
-register_pytree_node(VJP, lambda each: ((each.args, each.keywords), each.func),
-                     lambda func, children: VJP(func, *children[0], **children[1]))
+def _with_logs(pull: VJP, flag: bool) -> VJP:
+    made = VJP(pull.func, *pull.args, **pull.keywords)
+    made.want_logs = flag
+    return made
+
+
+register_pytree_node(VJP, lambda each: ((each.args, each.keywords), (each.func, each.want_logs)),
+                     lambda kept, children: _with_logs(VJP(kept[0], *children[0], **children[1]), kept[1]))

@@ -482,3 +482,21 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         total.defvjp(lambda x: (total(x), None), lambda _, ct: (lax.pcast(ct, "x", to="varying"),))  # ct is the same everywhere
         out = jax.grad(lambda x: (over(total, P("x"), P())(x) * X[:2]).sum())(X)
         close(out, np.tile(X[:2], (len(X) // 2, 1)))
+
+    def test_logs_of_backward_passes_are_joined_along_the_first_axis():
+        def watched(value):
+            @jax.custom_vjp
+            def double(x):
+                return 2 * x
+
+            double.defvjp_with_logs(lambda x: (2 * x, x), lambda x, g: ((2 * g,), {"a": value(x, g)}))
+            return double
+
+        def logged(value, **options):
+            fun = over(watched(value), P("x", None), P("x", None), **options)
+            return jax.jit(lambda x: jax.vjp(fun, x)[1].with_logs(3 * x)[1]["a"])(X)
+
+        close(logged(lambda x, g: x * g), 3 * X * X)
+        close(logged(lambda x, g: x.sum()), BLOCKS.sum((1, 2)))
+        close(logged(lambda x, g: lax.psum(x.sum(), "x")), [X.sum()])  # the same on all devices
+        close(logged(lambda x, g: x.sum(), check_vma=False), np.repeat(BLOCKS.sum((1, 2)), 2))

@@ -659,6 +659,9 @@ def test_a_backward_function_runs_though_the_rules_after_it_give_none():
     for grad in (jax.grad(f, (0, 1)), jax.jit(jax.grad(f, (0, 1)))):
         assert grad(3.0, 1.0) == (1, 11)
     assert jax.grad(lambda x, s: (observe(x, s), x)[1], (0, 1))(3.0, 1.0) == (1, 0)  # nobody uses its results
+    for call in (jax.jit, jax.checkpoint):  # results of the call that have no cotangent
+        called = call(lambda x, s: (observe(x, s), x))
+        assert jax.grad(lambda x, s, called=called: called(x, s)[1], (0, 1))(3.0, 1.0) == (1, 0)
 
 
 @pytest.mark.parametrize("options", [{}, {"generic_batching": True}])

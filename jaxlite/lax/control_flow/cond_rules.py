@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxlite.core import dtypes
+from jaxlite.core.array import make_array
 from jaxlite.core.effects import check_harmless
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
 from jaxlite.core.staging import trace_to_jaxpr
+from jaxlite.core.tree import tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.lax.control_flow.cond import cond_p, platform_index_p
 from jaxlite.lax.elementwise import clamp, eq, select_n
+from jaxlite.traces.backward_logs import CondSum, log
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front
 from jaxlite.traces.call_rules import spread_tangents
 from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval, zeros_of
@@ -184,17 +190,41 @@ def _narrow_cond(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
 keeping[cond_p], narrowing[cond_p] = _keep_in_cond, _narrow_cond
 
 
+def _with_all_logs(programs: Sequence[ClosedJaxpr], trees: Sequence[Any]) -> Sequence[ClosedJaxpr]:
+    """Transposed branches that all give what each of them logs, zeros for what others do."""
+    starts = list(itertools.accumulate((tree.num_leaves for tree in trees), initial=0))
+    if not starts[-1]:
+        return programs
+    key = ("logs", *map(id, programs))
+    found = _derived.get(key)
+    if found is None:
+        slots: list[Any] = []
+        for program, tree in zip(programs, trees, strict=True):
+            slots += program.out_avals[len(program.out_avals) - tree.num_leaves:]
+        filled = [_filled(program, len(program.out_avals) - tree.num_leaves, slots, range(start, start + tree.num_leaves))
+                  for program, tree, start in zip(programs, trees, starts, strict=False)]
+        if len(_derived) >= _LIMIT:
+            _derived.clear()
+        found = _derived[key] = (list(programs), filled)
+    return found[1]
+
+
 @cond_p.def_transpose
 def _cond_transpose(cotangents: Sequence[Any], index, *operands, branches: tuple[ClosedJaxpr, ...], **params):
     linear = [is_linear(operand) for operand in operands]
     nonzero = [type(cotangent) is not Zero for cotangent in cotangents]
     reached = _union([backward_jaxpr(branch, linear, nonzero)[2] for branch in branches])
     found = [backward_jaxpr(branch, linear, nonzero, reached) for branch in branches]
-    programs, consts = _join([program for program, _, _ in found], [values for _, values, _ in found])
+    trees = [tree for *_, tree in found]
+    programs, consts = _join(_with_all_logs([program for program, *_ in found], trees), [values for _, values, *_ in found])
     known = [operand for operand, flag in zip(operands, linear, strict=True) if not flag]
     given = [cotangent for cotangent, flag in zip(cotangents, nonzero, strict=True) if flag]
     outs = iter(cond_p.bind(index, *consts, *known, *given, branches=programs, **params))
-    flags = iter(reached)
+    cotangents = [next(outs) for flag in reached if flag]
+    which = make_array(index) if isinstance(index, np.generic) else index
+    logs = [tree_unflatten(tree, [next(outs) for _ in range(tree.num_leaves)]) for tree in trees]
+    log({name: CondSum(which, [own.get(name) for own in logs]) for name in dict.fromkeys(itertools.chain(*logs))}, cond_p)
+    outs, flags = iter(cotangents), iter(reached)
     return [None] + [None if not flag else (next(outs) if next(flags) else Zero(cotangent_aval(operand.aval)))
                      for operand, flag in zip(operands, linear, strict=True)]
 

@@ -20,6 +20,7 @@ from jaxlite.lax.control_flow.scan import scan_p
 from jaxlite.lax.control_flow.while_loop import while_p
 from jaxlite.lax.elementwise import select_n
 from jaxlite.lax.reductions import reduce_or
+from jaxlite.traces.backward_logs import as_outputs, collecting, log_outputs
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front, move
 from jaxlite.traces.call_rules import spread_tangents
 from jaxlite.traces.jvp import Zero, add_tangents, cotangent_aval, instantiate, jvp_jaxpr, tangent_aval
@@ -265,8 +266,11 @@ def _scan_transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, nu
     known_xs = [index for index in range(at, len(operands)) if not linear[index]]
     linear_xs = [index for index in range(at, len(operands)) if linear[index]]
 
-    def make() -> tuple[ClosedJaxpr, list[Any]]:
+    def make() -> tuple[ClosedJaxpr, list[Any], Any]:
+        logged: Any = None
+
         def body(*values) -> list[Any]:
+            nonlocal logged
             rest = iter(values)
             take = lambda indices: {index: next(rest) for index in indices}
             fixed = take(known_consts)
@@ -277,23 +281,26 @@ def _scan_transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, nu
                   for flag, aval in zip(nonzero_ys, jaxpr.out_avals[num_carry:], strict=True)]
             known = {**fixed, **elements}
             args = [known[index] if index in known else Linear(aval) for index, aval in enumerate(avals)]
-            outs = backward(jaxpr.jaxpr, [], args, [*carry, *ys])
+            with collecting() as entries:
+                outs = backward(jaxpr.jaxpr, [], args, [*carry, *ys])
+            extra, logged = as_outputs(entries)
             totals = [add_tangents(total, outs[index]) for total, index in zip(totals, linear_consts, strict=True)]
-            return [*totals, *map(instantiate, outs[num_consts:at]), *[instantiate(outs[index]) for index in linear_xs]]
+            return [*totals, *map(instantiate, outs[num_consts:at]), *[instantiate(outs[index]) for index in linear_xs], *extra]
 
         in_avals = [*[avals[index] for index in known_consts], *[cotangent_aval(avals[index]) for index in linear_consts],
                     *[cotangent_aval(aval) for aval in jaxpr.out_avals[:num_carry]], *[avals[index] for index in known_xs],
                     *[cotangent_aval(aval) for aval, flag in zip(jaxpr.out_avals[num_carry:], nonzero_ys, strict=True) if flag]]
         traced, consts = trace_to_jaxpr(body, in_avals, jaxpr.jaxpr.debug_info)
-        return hoist_consts(traced), consts
+        return hoist_consts(traced), consts, logged
 
     key = ("scan_transpose", id(jaxpr), tuple(linear), tuple(nonzero_ys))
-    program, consts = _remember(key, jaxpr, make)
+    program, consts, logged = _remember(key, jaxpr, make)
     totals = [instantiate(Zero(cotangent_aval(avals[index]))) for index in linear_consts]
     outs = scan_p.bind(
         *consts, *[operands[index] for index in known_consts], *totals, *map(instantiate, cotangents[:num_carry]),
         *[operands[index] for index in known_xs], *pick(cotangents[num_carry:], nonzero_ys), jaxpr=program,
         num_consts=len(consts) + len(known_consts), num_carry=len(linear_consts) + num_carry, reverse=not reverse, **params)
+    outs = log_outputs(outs, logged, scan_p)
     results: list[Any] = [None] * len(operands)
     for index, out in zip([*linear_consts, *range(num_consts, at), *linear_xs], outs, strict=True):
         if not num_consts <= index < at or carried[index - num_consts]:

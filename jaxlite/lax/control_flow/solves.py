@@ -137,7 +137,8 @@ def _transposed(function: _Function, tree, avals: Sequence[Any]) -> _Function:
     """The transpose of a linear function."""
     count = len(avals)
     known = len(function.consts)
-    jaxpr, consts, _ = backward_jaxpr(function.jaxpr, [False] * known + [True] * count, [True] * count, [True] * count)
+    jaxpr, consts, *_ = backward_jaxpr(function.jaxpr, [False] * known + [True] * count, [True] * count, [True] * count)
+    jaxpr = ClosedJaxpr(jaxpr.jaxpr.replace(outvars=jaxpr.jaxpr.outvars[:count]), jaxpr.consts)  # a solver logs nothing
     result = object.__new__(_Function)
     result.jaxpr, result.consts, result.out_tree = shared(jaxpr), [*consts, *function.consts], tree
     return result

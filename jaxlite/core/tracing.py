@@ -81,6 +81,7 @@ class _State(threading.local):
     batch_cut: Any = None  # how the axis of the batching rule that runs is on explicit mesh axes
     scopes: tuple[str, ...] = ()
     log: dict[Any, Any] | None = None  # what the backward pass that runs has logged (`traces/backward_logs.py`)
+    recomputes = False  # whether what is traced is part of a checkpoint
     pushes_forward = False  # whether what is linearized will be applied to tangents, and not transposed
 
 

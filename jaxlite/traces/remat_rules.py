@@ -19,6 +19,7 @@ from jaxlite.traces.batching import Axis, batch_jaxpr
 from jaxlite.traces.call_rules import spread_tangents
 from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
+from jaxlite.traces.own_residuals import rules as own_residuals
 from jaxlite.traces.saving import Split, narrowed, pick, read_inputs, split_by_policy
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
@@ -55,7 +56,10 @@ class _Halves(NamedTuple):
 
 def _halves(split: SplitJaxpr, policy: Callable[..., Any] | None) -> _Halves:
     primal, tangent = split.primal.jaxpr, split.tangent.jaxpr
-    kept = Split(primal.eqns, [], primal.eqns) if policy is None else split_by_policy(primal, policy)
+    if policy is None and not own_residuals.exist:
+        kept = Split(primal.eqns, [], primal.eqns)
+    else:
+        kept = split_by_policy(primal, policy or (lambda *avals, **params: False))
     computed = iter(primal.outvars[split.num_outs:])
     offset = len(split.consts)
     residuals = [next(computed) if index is None else primal.invars[offset + index] for index in split.forwarded]

@@ -13,6 +13,7 @@ from jaxlite.core import dtypes, source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, JaxprEqn
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.core.tracing import state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.traces.jvp import tangent_aval
@@ -65,7 +66,11 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool = True, policy:
             outs, out_tree = flatten_outputs(fun(*full, **inner_kwargs, **fixed_kwargs), debug)
             return outs
 
-        jaxpr, consts = trace_to_jaxpr(flat, [aval_of(leaf) for leaf in leaves], debug)
+        before, state.recomputes = state.recomputes, True
+        try:
+            jaxpr, consts = trace_to_jaxpr(flat, [aval_of(leaf) for leaf in leaves], debug)
+        finally:
+            state.recomputes = before
         outs = checkpoint_p.bind(*consts, *leaves, jaxpr=hoist_consts(jaxpr), prevent_cse=prevent_cse, differentiated=False,
                                  policy=policy)
         return tree_unflatten(out_tree, outs)

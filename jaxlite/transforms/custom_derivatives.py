@@ -16,7 +16,7 @@ from jaxlite.core.array import make_array
 from jaxlite.core.errors import UnexpectedTracerError
 from jaxlite.core.jaxpr import DebugInfo, eval_jaxpr
 from jaxlite.core.lazy import loader
-from jaxlite.core.tracing import Tracer, is_eager
+from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import (
     keystr,
     leaf_paths,
@@ -37,6 +37,7 @@ from jaxlite.traces.custom_rules import custom_jvp_call_p, custom_linear_p, cust
 from jaxlite.traces.jvp import Zero, instantiate, tangent_aval
 
 _remat_opt = loader("jaxlite.traces.remat_opt")
+_own_residuals = loader("jaxlite.traces.own_residuals")
 _accumulators = loader("jaxlite.transforms.accumulators")
 
 
@@ -105,7 +106,8 @@ class _Result:
 
 def rule_inside(custom: Any, name: str) -> Any:
     """An attribute that a function with rules lacks: what sets another kind of rule sets that of the function inside."""
-    if name in ("defjvp", "defjvps", "defvjp", "defvjp_with_logs", "defvjp_with_accums", "def_vmap"):
+    if name in ("defjvp", "defjvps", "defvjp", "defvjp_with_logs", "defvjp_with_accums", "defremat", "defremat_with_logs",
+                "def_vmap"):
         return getattr(custom.fun, name)
     raise AttributeError(f"{type(custom).__name__!r} object has no attribute {name!r}")
 
@@ -296,6 +298,7 @@ class custom_vjp(_Custom):
         self.fwd: Callable | None = None
         self.bwd: Callable | None = None
         self.symbolic_zeros = self.optimize_remat = self.with_logs = self.with_accums = False
+        self.recomputing: custom_vjp | None = None
 
     def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False,
                generic_batching: bool = False) -> None:
@@ -357,7 +360,40 @@ class custom_vjp(_Custom):
         self.defvjp(fwd, bwd, symbolic_zeros, optimize_remat, generic_batching)
         self.with_accums = True
 
+    def defremat(self, fwd: Callable, rem: Callable, bwd: Callable, generic_batching: bool = False) -> None:
+        """Set the rules for recomputation: they apply under `checkpoint`, and elsewhere if `defvjp` sets none.
+
+        Args:
+          fwd: takes the arguments of the function, gives (output, values to keep): these are kept whatever the policy says.
+          rem: takes the kept values and the arguments of the function, gives (output, residuals). It runs in the backward
+            pass, outside of a `checkpoint` after `fwd`.
+          bwd: as in `defvjp`, with the residuals that `rem` gives.
+
+        >>> import jaxlite, jaxlite.numpy as jnp
+        >>> @jaxlite.custom_vjp
+        ... def f(x):
+        ...     return jnp.exp(jnp.sin(x))
+        >>> def fwd(x):
+        ...     return f(x), jnp.sin(x)
+        >>> def rem(sine, x):
+        ...     return jnp.exp(sine), (jnp.exp(sine), jnp.cos(x))
+        >>> f.defremat(fwd, rem, lambda kept, g: (g * kept[0] * kept[1],))
+        >>> print(jaxlite.grad(jaxlite.checkpoint(f))(0.0))
+        1.0
+        """
+        self._recompute("defvjp", fwd, rem, bwd)
+
+    def defremat_with_logs(self, fwd: Callable, rem: Callable, bwd: Callable, generic_batching: bool = False) -> None:
+        """Set the rules for recomputation, of which `bwd` can also log, as in `defvjp_with_logs`."""
+        self._recompute("defvjp_with_logs", fwd, rem, bwd)
+
+    def _recompute(self, how: str, fwd: Callable, rem: Callable, bwd: Callable) -> None:
+        self.recomputing = custom_vjp(self.fun, self.nondiff_argnums)
+        getattr(self.recomputing, how)(_with_recomputation(fwd, rem), bwd)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.recomputing is not None and (self.fwd is None or state.recomputes):
+            return self.recomputing(*args, **kwargs)
         if self.fwd is None or self.bwd is None:
             raise AttributeError(f"No VJP defined for custom_vjp function {source.function_name(self.fun)} using defvjp.")
         args = bound_arguments(self.fun, args, kwargs)
@@ -452,6 +488,25 @@ def with_entries(result: Any, demand: str, pair: str) -> tuple[Any, Any]:
         raise TypeError(f"{demand} a pair (in_cts, logs): the second element of {pair} must be None or a dict of backward-pass "
                         f"log entries, but got {type(entries).__name__}.")
     return cotangents, entries
+
+
+def _with_recomputation(fwd: Callable, rem: Callable) -> Callable:
+    """A forward function whose residuals are those that `rem` computes, in the backward pass if that recomputes."""
+    own = _own_residuals()
+    own.rules.exist = True
+
+    def forward(*args: Any) -> Any:
+        first = fwd(*args)
+        if not isinstance(first, (tuple, list)) or len(first) != 2:
+            return first  # no pair: the error says so
+        second = rem(tree_map(own.kept_p.bind, first[1]), *args)
+        if not isinstance(second, (tuple, list)) or len(second) != 2:
+            raise TypeError(f"the rematerialization rule {source.function_name(rem)} of a custom_vjp function must give a pair "
+                            f"of the output and residuals, got {second}")
+        return tree_map(own.chosen_p.bind, first[0], second[0]), second[1]
+
+    source.wraps(fwd)(forward)
+    return forward
 
 
 def _as_one_equation(fwd: Callable, fun: Callable[..., list[Any]]) -> Callable:

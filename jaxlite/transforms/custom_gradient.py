@@ -24,12 +24,15 @@ from jaxlite.transforms.accumulators import NullAccum, RefAccum, ValAccum, accum
 from jaxlite.transforms.custom_derivatives import custom_vjp, custom_vjp_primal_tree_values, with_entries
 
 
-def custom_gradient(fun: Any = None, *, with_logs: bool = False, with_accums: Any = None) -> Any:
+def custom_gradient(fun: Any = None, *, with_logs: bool = False, remat: bool = False, with_accums: Any = None) -> Any:
     """A function that returns (output, function from the output's cotangent to those of the arguments) as one that
     returns the output and is differentiated so.
 
     Args:
       with_logs: the function of the cotangent gives (cotangents, log), as in `custom_vjp.defvjp_with_logs`.
+      remat: in the place of the function of the cotangent there is one of the arguments, as the rule `rem` of
+        `custom_vjp.defremat`: it gives (output, function of the cotangent), in the backward pass of a `checkpoint`. What it
+        closes over is kept.
       with_accums: it takes accumulators after the cotangent, and gives None or a log, as in `custom_vjp.defvjp_with_accums`.
         These are the classes of the accumulators, `ValAccum` or `RefAccum`: one for all arguments, or a prefix of the tuple of
         arguments. An argument that is not differentiated has a `NullAccum`. Arguments with a `RefAccum` must get a Ref from
@@ -43,15 +46,32 @@ def custom_gradient(fun: Any = None, *, with_logs: bool = False, with_accums: An
     Array(1., dtype=float32, weak_type=True)
     """
     if fun is None:
-        return functools.partial(custom_gradient, with_logs=with_logs, with_accums=with_accums)
+        return functools.partial(custom_gradient, with_logs=with_logs, remat=remat, with_accums=with_accums)
+
+    if remat and with_accums is not None:
+        raise NotImplementedError("custom_gradient doesn't yet support with_accums together with remat")
 
     @custom_vjp
     def wrapped(*args: Any) -> Any:
         return fun(*args)[0]
 
+    def pulling(out: Any, pull: Callable[..., Any], count: int) -> _Program:
+        return _Program(lambda cotangent: _returned(pull(cotangent), count, with_logs), out, tangent_aval)
+
     def fwd(*args: Any) -> Any:
         out, pull = fun(*args)
-        return out, _Program(lambda cotangent: _returned(pull(cotangent), len(args), with_logs), out)
+        return out, pulling(out, pull, len(args))
+
+    def fwd_for_rem(*args: Any) -> Any:
+        def run(args: Any) -> Any:
+            out, pull = again(*args)
+            return out, pulling(out, pull, len(args))
+
+        out, again = fun(*args)
+        return out, _Program(run, args, lambda aval: aval)
+
+    def rem(program: _Program, *args: Any) -> Any:
+        return program(args)
 
     def bwd(program: _Program, cotangent: Any) -> Any:
         return program(cotangent)
@@ -74,7 +94,7 @@ def custom_gradient(fun: Any = None, *, with_logs: bool = False, with_accums: An
             return [None if each is None else instantiate(each) for each in values_of(accums)], entries
 
         refs = [AbstractRef(tangent_aval(aval)) for aval, kind in zip(avals, kinds, strict=True) if kind is RefAccum]
-        return out, (_Program(run, out, refs), _Kinds(kinds))
+        return out, (_Program(run, out, tangent_aval, refs), _Kinds(kinds))
 
     def bwd_with_accums(residuals: tuple[_Program, _Kinds], cotangent: Any, *accums: Any) -> Any:
         program, kinds = residuals
@@ -92,7 +112,10 @@ def custom_gradient(fun: Any = None, *, with_logs: bool = False, with_accums: An
             each.accum(value)
         return entries
 
-    if with_accums is None:
+    if remat:
+        (wrapped.defremat_with_logs if with_logs else wrapped.defremat)(
+            fwd_for_rem, rem, bwd if with_logs else lambda program, cotangent: program(cotangent)[0])
+    elif with_accums is None:
         wrapped.defvjp_with_logs(fwd, bwd)
     else:
         wrapped.defvjp_with_accums(fwd_for_accums, bwd_with_accums, symbolic_zeros=True)
@@ -124,20 +147,23 @@ def _declared(with_accums: Any, args: Any) -> list[Any]:
 
 
 class _Program:
-    """A function of a cotangent, traced: residuals are a tree of the values that it closes over."""
+    """A function of a pytree, traced. It is a tree of the values that it closes over.
 
-    def __init__(self, run: Callable[..., Any], out: Any, others: Sequence[Any] = ()):
-        leaves, self.in_tree = tree_flatten(out)
+    Args: `like` a pytree of values, whose types are, by `typed`, those that it takes; `others` types of more values.
+    """
+
+    def __init__(self, run: Callable[..., Any], like: Any, typed: Callable[[Any], Any], others: Sequence[Any] = ()):
+        leaves, self.in_tree = tree_flatten(like)
         self.out_tree: Any = None
 
         def flat(*values: Any) -> list[Any]:
             found, self.out_tree = tree_flatten(run(tree_unflatten(self.in_tree, values[:len(leaves)]), *values[len(leaves):]))
             return found
 
-        self.jaxpr, self.consts = trace_to_jaxpr(flat, [*[tangent_aval(aval_of(leaf)) for leaf in leaves], *others])
+        self.jaxpr, self.consts = trace_to_jaxpr(flat, [*[typed(aval_of(leaf)) for leaf in leaves], *others])
 
-    def __call__(self, cotangent: Any, *others: Any) -> Any:
-        given = [instantiate(each) for each in self.in_tree.flatten_up_to(cotangent)]
+    def __call__(self, given: Any, *others: Any) -> Any:
+        given = [instantiate(each) for each in self.in_tree.flatten_up_to(given)]
         return tree_unflatten(self.out_tree, eval_jaxpr(self.jaxpr, self.consts, *given, *others))
 
 

@@ -31,8 +31,8 @@ def _remat_opt(ctx: Any, *operands: Any, fwd_jaxpr: Any, **params: Any) -> list[
     return ctx.inline(fwd_jaxpr.jaxpr, operands)
 
 
-@lowers("name")
-def _name(ctx: Any, x: Any, *, name: str) -> Any:
+@lowers("name", "remat_kept", "remat_chosen")
+def _name(ctx: Any, x: Any, *others: Any, **params: Any) -> Any:
     return x
 
 

@@ -113,3 +113,75 @@ def test_print_saved_residuals(capsys):
     named = jaxlite.checkpoint(f, policy=policies.save_only_these_names("inner"))
     where = saved_residuals(named, W, {"a": X})[-1][1]
     assert where.startswith("named 'inner' from") and where.endswith("<locals>.f)")
+
+
+# --- rules of a user's -------------------------------------------------------------------------------
+
+
+def twice_exp(logs=False):
+    """exp(sin(x)), which keeps the sine, and computes the exponential again. The derivative is twice the right one."""
+
+    @jaxlite.custom_vjp
+    def f(x):
+        return jnp.exp(jnp.sin(x))
+
+    def rem(sine, x):
+        return jnp.exp(sine), (jnp.exp(sine), jnp.cos(x))
+
+    def bwd(kept, g):
+        found = (2 * g * kept[0] * kept[1],)
+        return (found, {"g": g}) if logs else found
+
+    (f.defremat_with_logs if logs else f.defremat)(lambda x: (f(x), jnp.sin(x)), rem, bwd)
+    return f
+
+
+def test_rules_of_a_user_for_what_is_kept():
+    f, x = twice_exp(), jnp.float32(0.5)
+    slope = 2 * np.exp(np.sin(0.5)) * np.cos(0.5)
+    for policy in (None, policies.nothing_saveable, policies.everything_saveable, policies.checkpoint_dots):
+        kept = functools.partial(jaxlite.checkpoint, policy=policy)
+        batch = lambda x, kept=kept: jaxlite.vmap(kept(f))(x[None])[0]
+        for fun in (f, kept(f), jaxlite.jit(kept(jaxlite.jit(f))), batch):
+            assert np.allclose(jaxlite.grad(fun)(x), slope)
+    second = jaxlite.grad(jaxlite.grad(jaxlite.checkpoint(f)))(x)
+    assert np.allclose(second, jaxlite.grad(jaxlite.grad(f))(x))
+
+    forward, backward = jaxlite.fwd_and_bwd(jaxlite.checkpoint(lambda x: 3 * f(jnp.tanh(x))), 0, jitted=False)
+    text = str(jaxlite.make_jaxpr(forward)(x))
+    assert "cos" not in text and text.count("exp") == 1  # the residuals are left to the backward pass
+    _, pull = forward(x)
+    text = str(jaxlite.make_jaxpr(backward)(pull, x))
+    assert "= sin" not in text and text.count("exp") == 1 and "= tanh" in text and "= cos" in text  # the sine is kept
+    loop = lambda x: lax.scan(jaxlite.checkpoint(lambda c, _: (f(c), None)), x, None, length=2)[0]
+    assert np.allclose(jaxlite.grad(loop)(x), slope * 2 * np.exp(np.sin(f(x))) * np.cos(f(x)))
+    assert jaxlite.vjp(jaxlite.checkpoint(twice_exp(logs=True)), x)[1].with_logs(3 * x)[1] == {"g": 1.5}
+
+
+def test_rules_for_recomputation_beside_others():
+    f, x = twice_exp(), jnp.float32(0.5)
+    f.defvjp(lambda x: (f(x), x), lambda x, g: (7 * g,))
+    assert jaxlite.grad(f)(x) == 7 and jaxlite.grad(jaxlite.checkpoint(f))(x) < 7
+
+    @functools.partial(jaxlite.custom_vjp, nondiff_argnums=(0,))
+    def scaled(n, x):
+        return n * x
+
+    scaled.defremat(lambda n, x: (n * x, x), lambda kept, n, x: (n * kept, n * kept), lambda n, kept, g: (n * g * kept,))
+    assert jaxlite.grad(scaled, 1)(3, 2.0) == 18
+
+    @jaxlite.custom_gradient(remat=True)
+    def sine(x):
+        cosine = jnp.cos(x)
+        return jnp.sin(x), lambda x: (jnp.sin(x), lambda g: (2 * g * cosine,))
+
+    for fun in (sine, jaxlite.checkpoint(sine), jaxlite.jit(jaxlite.checkpoint(sine))):
+        assert np.allclose(jaxlite.grad(fun)(x), 2 * np.cos(0.5))
+    _, pull = jaxlite.vjp(jaxlite.checkpoint(lambda x: sine(2 * x)), x)
+    assert "cos" not in str(jaxlite.make_jaxpr(pull)(x))
+    for bad in (lambda kept, x: x, lambda kept, x: (jnp.ones(3), x)):
+        f.defremat(lambda x: (x, x), bad, lambda kept, g: (g,))
+        with pytest.raises(TypeError, match=r"rematerialization rule .* must give"):
+            jaxlite.grad(jaxlite.checkpoint(f))(x)
+    with pytest.raises(NotImplementedError, match="with_accums together with remat"):
+        jaxlite.custom_gradient(lambda x: x, remat=True, with_accums=())

@@ -10,6 +10,7 @@ an entry per array axis: None, the name of a mesh axis, a tuple of names, or `sp
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -108,6 +109,32 @@ def spec_text(spec: Any, ndim: int, mesh_name: str, is_open: bool = False, whole
     rest = "".join(f", {what}{{{names}}}" for what, names in (
         ("replicated=", replicated), (f"unreduced={kind}", unreduced)) if names)
     return f"<@{mesh_name}, [{', '.join(entries)}]{rest}>"
+
+
+def factor_names() -> Iterator[str]:
+    """The names that Shardy has for the factors of axes, in order."""
+    return itertools.chain("ijklmnopqrstuvwxyz", (f"z_{index}" for index in itertools.count(1)))
+
+
+def batch_attributes(ctx: Any, batch: int, operands: Sequence[tuple[int, ...]], results: Sequence[tuple[int, ...]],
+                     ) -> dict[str, Any]:
+    """What says of a custom call that its operands and results begin with axes of a batch, which may be split.
+
+    The partitioner takes it for calls that are registered as such. Args: the number of these axes, the shapes.
+    """
+    names = factor_names()
+    sizes: dict[str, int] = {}
+
+    def named(shape: tuple[int, ...], shared: list[str]) -> str:
+        own = [*shared, *itertools.islice(names, len(shape) - len(shared))]
+        sizes.update(zip(own, shape, strict=True))
+        return f"[{', '.join(own)}]"
+
+    leading = list(itertools.islice(names, batch))
+    sides = ["(" + ", ".join(named(shape, leading) for shape in shapes) + ")" for shapes in (operands, results)]
+    listed = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    return {"mhlo.frontend_attributes": ctx.attribute(f'{{num_batch_dims = "{batch}"}}'),
+            "sdy.sharding_rule": ctx.attribute(f"#sdy.op_sharding_rule<{'->'.join(sides)} {{{listed}}}, custom>")}
 
 
 class Meshes:

@@ -743,6 +743,8 @@ def register_lapack(platform: str = "cpu") -> None:
     for where, targets in lapack.registrations().items():
         for name, capsule, api_version in targets:
             xla_client.register_custom_call_target(name, capsule, platform=where, api_version=api_version)
+    for name in lapack.batch_partitionable_targets():
+        register_batch_partitionable(name)
     with _scipy_routines():
         lapack._lapack.initialize()
         if platform == "gpu":  # programs of the CPU do not wait for that module
@@ -956,6 +958,8 @@ def register_gpu_calls(package: str, name: str, api: Any) -> None:
     targets = [(target, capsule, 1) for target, capsule in extension.ffi_handlers().items()]
     for kernels in (gpu_solver, gpu_linalg, gpu_prng, gpu_sparse, gpu_rnn, gpu_triton):
         targets += kernels.registrations().get(platform, []) if hasattr(kernels, "registrations") else []
+        for target in kernels.batch_partitionable_targets() if hasattr(kernels, "batch_partitionable_targets") else []:
+            register_batch_partitionable(target)
     for target, capsule, api_version in targets:
         xla_client.register_custom_call_target(target, capsule, platform=platform, api_version=api_version)
 

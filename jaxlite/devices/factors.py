@@ -6,11 +6,12 @@ A rule gives each axis a factor; axes with the same factor are cut along the sam
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from lowering.partitioning import factor_names
 
 BATCHING = "…"  # in place of leading axes, as many as there are
 _DIM = re.compile(r"\s*(\.\.\.\d*|\(|\)|[^\s().]+)")
@@ -217,7 +218,7 @@ def rule_text(rule: SdyShardingRule, operands: Sequence[tuple[int, ...]], result
         if math.prod(sizes[factor] for factor in factors) != size:
             raise ValueError(f"Sharding rule: the factors {tuple(factors)} have the sizes "
                              f"{tuple(sizes[factor] for factor in factors)}, and are of an axis of size {size}")
-    names = dict(zip(order, _shardy_names(), strict=False))
+    names = dict(zip(order, factor_names(), strict=False))
     sides = [", ".join("[" + ", ".join("".join(map(names.__getitem__, factors)) for factors in dims) + "]" for dims in group)
              for group in arrays]
     listed = ", ".join(f"{names[factor]}={sizes[factor]}" for factor in order)
@@ -241,11 +242,6 @@ def _expanded(mapping: ArrayMapping, shape: tuple[int, ...], what: str, batch: d
     if len(dims) != len(shape):
         raise ValueError(f"Sharding rule {what} has rank {len(dims)}, but the operation {what} has rank {len(shape)}")
     return [[dim] if isinstance(dim, str) else list(dim) for dim in dims]
-
-
-def _shardy_names() -> Iterable[str]:
-    letters = "ijklmnopqrstuvwxyz"
-    return itertools.chain(letters, (f"z_{index}" for index in itertools.count(1)))
 
 
 def _name_order(name: str) -> tuple[int, str]:

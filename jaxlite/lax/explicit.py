@@ -500,10 +500,10 @@ def _fft(case: _Case, *, fft_lengths: Sequence[int], **params) -> list[Spec]:
     return [_whole(spec, axes)]
 
 
-@_rule("cholesky", "eig", "eigh", "lu", "qr", "geqrf", "svd", "schur", "hessenberg", "householder_product", "triangular_solve",
-       "tridiagonal", "symmetric_product")
+@_rule("cholesky", "eig", "eigh", "lu", "lu_solve", "qr", "geqrf", "ormqr", "svd", "schur", "hessenberg", "householder_product",
+       "triangular_solve", "tridiagonal", "tridiagonal_solve", "symmetric_product")
 def _of_matrices(case: _Case, **params) -> list[Spec]:
-    batch = len(case.specs[0]) - 2
+    batch = max(map(len, case.specs)) - 2  # every one of them has a matrix among its operands
     for index, spec in enumerate(case.specs):
         case.require_whole(index, range(batch, len(spec)), f"Input {index} to {case.name} must be unsharded on non-batch "
                                                            f"dimensions, but got {PartitionSpec(*spec)}.")

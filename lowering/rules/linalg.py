@@ -15,6 +15,7 @@ import numpy as np
 
 from lowering import xla
 from lowering.module import LoweringError
+from lowering.partitioning import batch_attributes
 from lowering.rules import lowers
 
 _PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
@@ -73,13 +74,14 @@ def _gpu_call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], res
 
 
 def _vendor_call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], results: Sequence[_Type],
-                 aliases: dict[int, int], **attributes: Any) -> list[Any]:
+                 aliases: dict[int, int], rank: int = 2, **attributes: Any) -> list[Any]:
     prefix = {"cuda": "cu", "rocm": "hip"}[ctx.builder.vendor]
-    return _custom_call(ctx, prefix + routine, operands, results, aliases, attributes)
+    return _custom_call(ctx, prefix + routine, operands, results, aliases, attributes, rank)
 
 
 def _custom_call(ctx: Any, target: str, operands: Sequence[tuple[Any, _Type]], results: Sequence[_Type],
-                 aliases: dict[int, int], attributes: dict[str, Any]) -> list[Any]:
+                 aliases: dict[int, int], attributes: dict[str, Any], rank: int = 2) -> list[Any]:
+    """A call of a library. Args: the `rank` that the largest operand has without the axes of a batch."""
     ir = ctx.ir
     context = ctx.builder.context
     byte = ir.IntegerType.get_unsigned(8, context=context)
@@ -102,6 +104,10 @@ def _custom_call(ctx: Any, target: str, operands: Sequence[tuple[Any, _Type]], r
                 "operand_tuple_indices = []>")
 
     shapes, which = ctx.shape_operands([each.shape for each in results], len(operands))
+    meshes = ctx.builder.meshes
+    if meshes is not None and not shapes and (not meshes.is_manual or meshes.has_free_axes()):
+        which = batch_attributes(ctx, max(len(each.shape) for _, each in operands) - rank,
+                                 [each.shape for _, each in operands], [each.shape for each in results])
     operation = ctx.op(
         "stablehlo.custom_call", [*(value for value, _ in operands), *shapes],
         [ctx.tensor_type(each.shape, each.dtype) for each in results],
@@ -284,7 +290,8 @@ def _permutation(ctx: Any, pivots: Any, swaps: tuple[int, ...], shape: tuple[int
     if not math.prod(swaps):
         return index
     if ctx.platform == "gpu":  # a loop would start several kernels for each row
-        return _vendor_call(ctx, "_lu_pivots_to_permutation", [(pivots, _Type(swaps, _i32))], [_Type(shape, _i32)], {})[0]
+        return _vendor_call(ctx, "_lu_pivots_to_permutation", [(pivots, _Type(swaps, _i32))], [_Type(shape, _i32)], {},
+                            rank=1)[0]
     one = (*batch, 1)
     zero, step, count = ctx.constant(0, _i32), ctx.constant(1, _i32), ctx.count(swaps[-1], _i32)
     scalar = ctx.tensor_type((), _i32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -41,6 +42,29 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         out = fun(SPREAD)
         np.testing.assert_allclose(out, fun(jnp.asarray(X)), rtol=1e-5, atol=1e-5)
         assert spec is None or out.sharding.spec == spec
+
+    @pytest.mark.parametrize("axis_type", [jax.sharding.AxisType.Auto, jax.sharding.AxisType.Explicit])
+    def test_matrices_of_a_batch_are_factored_where_they_are(axis_type):
+        mesh = jax.make_mesh((2, 4), ("x", "y"), axis_types=(axis_type,) * 2)
+        rng = np.random.default_rng(0)
+        a = (rng.normal(size=(4, 4, 3, 3)) + 4 * np.eye(3)).astype(np.float32)
+        b = rng.normal(size=(4, 4, 3, 2)).astype(np.float32)
+        split = NamedSharding(mesh, P("x", "y"))
+
+        def factored(a, b):
+            q, r = jnp.linalg.qr(a)
+            lower, d, upper = (a[..., i] for i in range(3))
+            return (jnp.linalg.cholesky(a @ a.mT), q @ r, jnp.linalg.eigh(a)[0], jnp.linalg.svd(a, compute_uv=False),
+                    jnp.linalg.solve(a, b), jnp.linalg.det(a), jax.scipy.linalg.solve_triangular(a, b),
+                    lax.linalg.tridiagonal_solve(lower, d + 5, upper, b))
+
+        with jax.set_mesh(mesh):
+            compiled = jax.jit(factored).lower(*jax.device_put((a, b), split)).compile()
+            results = compiled(*jax.device_put((a, b), split))
+        assert not re.search("all-gather|all-reduce|all-to-all|collective-permute", compiled.as_text())
+        for result, want in zip(results, jax.jit(factored)(a, b), strict=True):
+            assert result.sharding.spec[:2] == ("x", "y")
+            np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-5)
 
     def test_what_jit_is_asked_for():
         double = jax.jit(lambda x: (x * 2, x.sum()), in_shardings=on("y"), out_shardings=(on("x"), None))

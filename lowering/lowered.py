@@ -39,11 +39,12 @@ class Lowered:
 
     __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context", "barriers", "sets_layouts",
                  "flags", "host_functions", "ordered", "_jaxpr", "_scopes", "_overwritten", "_keep_alive", "_lock",
-                 "_is_simple")
+                 "_is_simple", "_is_split")
 
     def __init__(self, module: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
                  platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]], overwritten: list[Any],
-                 host_functions: list[Callable[..., Any]], keep_alive: list[Any], sets_layouts: bool, is_simple: bool):
+                 host_functions: list[Callable[..., Any]], keep_alive: list[Any], sets_layouts: bool, is_simple: bool,
+                 is_split: bool):
         self.module, self.kept, self.donated, self.unusable = module, kept, donated, unusable
         self.name, self.platform, self.seconds = name, platform, seconds
         self.context = module.context
@@ -52,7 +53,7 @@ class Lowered:
         self.host_functions, self.ordered = host_functions, is_ordered(jaxpr)
         self._jaxpr, self._scopes, self._overwritten = jaxpr, scopes, overwritten
         self._keep_alive, self._lock, self.sets_layouts = keep_alive, threading.Lock(), sets_layouts
-        self._is_simple = is_simple
+        self._is_simple, self._is_split = is_simple, is_split
 
     @contextlib.contextmanager
     def tuned(self, wanted: bool) -> Iterator[None]:
@@ -65,7 +66,7 @@ class Lowered:
 
         with self._lock:
             wanted = wanted and self.platform == "cpu"
-            shifted = shifts.find(self._jaxpr) if wanted else {}
+            shifted = shifts.find(self._jaxpr, self._is_split) if wanted else {}
             reasons = fusion.barriers(self._jaxpr, shifted) if wanted else {}
             is_joint = wanted and not reasons and siblings.gains(self._jaxpr)
             is_older = wanted and not reasons and emitters.prefers_older(self._jaxpr)
@@ -174,7 +175,8 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
                      if _parts_differ(parameters[index].aval.shape, places[index], partitioning.results[output])]
     return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
                    builder.scopes, builder.overwritten, builder.host_functions, builder.keep_alive, builder.sets_layouts,
-                   all(each is None for each in (partitioning, part_of, layouts, kinds)))
+                   all(each is None for each in (partitioning, part_of, layouts, kinds)),
+                   partitioning is not None and len(partitioning.devices) > 1)
 
 
 def _joined(ones: tuple[Any, Any], others: tuple[Any, Any]) -> tuple[list[str | None], list[str | None]]:

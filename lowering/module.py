@@ -143,6 +143,11 @@ class ModuleBuilder:
         child = self._location_cache.get(traceback) if traceback is not None else None
         return self.ir.Location.name(name, childLoc=child, context=self.context)
 
+    @property
+    def is_split(self) -> bool:
+        """Whether XLA splits the arrays of what is emitted here between devices."""
+        return self.meshes is not None and self.meshes.are_split
+
     # --- functions
 
     def function(self, jaxpr: Any, name: str, key: Any = None) -> str:

@@ -180,6 +180,11 @@ class Meshes:
         """Whether the given mesh has axes along which the program is not written for one partition."""
         return not self.manual_axes.issuperset(self.manual_mesh.axis_names)
 
+    @property
+    def are_split(self) -> bool:
+        """Whether XLA splits the arrays of what is emitted here."""
+        return not self.is_manual or self.has_free_axes()
+
     def next_channel(self) -> int:
         """A number for a collective that no other of the module has."""
         self._channels += 1
@@ -259,10 +264,25 @@ class Meshes:
                 map(str, self._grids.values())) + ". Put its arguments on one mesh with device_put")
         return name
 
-    def new_group(self) -> int:
-        """The number of a group of values that are cut alike."""
+    def alike(self, ctx: Any, *values: Any) -> None:
+        """XLA splits these values in the same way."""
+        group = {"group_id": ctx.i64(self._groups)}
         self._groups += 1
-        return self._groups - 1
+        for value in values:
+            ctx.op("sdy.sharding_group", [value], [], group)
+
+    def whole_along(self, ctx: Any, value: Any, *axes: int) -> Any:
+        """A value that XLA does not split along these axes; of the others it decides."""
+        mesh = self.manual_mesh or self.mesh or next(iter(self._grids.values()))
+        entries = ", ".join("{}" if axis in axes else "{?}" for axis in range(value.type.rank))
+        return ctx.op("sdy.sharding_constraint", [value], [value.type], {
+            "sharding": ctx.attribute(f"#sdy.sharding<@{self.name(mesh)}, [{entries}]>")}).result
+
+    def split_like(self, ctx: Any, model: Any, value: Any, axis: int) -> Any:
+        """A value that is computed in whole along an axis, and then split as the model is."""
+        value = self.whole_along(ctx, self.whole_along(ctx, value, axis))
+        self.alike(ctx, model, value)
+        return value
 
     def adopt(self, mesh: Any) -> str:
         """The symbol of a mesh of another module, from its attribute."""

@@ -14,7 +14,7 @@ import atexit
 import contextlib
 import functools
 import gc
-import importlib.machinery
+import importlib
 import io
 import itertools
 import os
@@ -739,52 +739,30 @@ def register_lapack(platform: str = "cpu") -> None:
     """Make LAPACK's custom calls known, and hand it to a GPU's calls that need it; before the first of them runs."""
     from jaxlib import lapack
 
-    xla_client = _load_custom_calls()
-    for where, targets in lapack.registrations().items():
-        for name, capsule, api_version in targets:
-            xla_client.register_custom_call_target(name, capsule, platform=where, api_version=api_version)
-    for name in lapack.batch_partitionable_targets():
-        register_batch_partitionable(name)
-    with _scipy_routines():
+    from lowering import scipy_tables
+
+    _load_custom_calls()
+    _register_calls_of(lapack, "cpu")
+    with scipy_tables.at_hand():
         lapack._lapack.initialize()
         if platform == "gpu":  # programs of the CPU do not wait for that module
             importlib.import_module("jaxlib.gpu_solver").initialize_hybrid_kernels()
+
+
+def _register_calls_of(kernels: Any, platform: str) -> None:
+    """Make known what a module of jaxlib has for a platform, and of which of them the leading axes are a batch."""
+    from jaxlib import xla_client
+
+    for name, capsule, api_version in kernels.registrations().get(platform, []) if hasattr(kernels, "registrations") else []:
+        xla_client.register_custom_call_target(name, capsule, platform=platform, api_version=api_version)
+    for name in kernels.batch_partitionable_targets() if hasattr(kernels, "batch_partitionable_targets") else []:
+        xla_client.register_custom_call_as_batch_partitionable(name)
 
 
 def register_calls_in(code: bytes, platform: str) -> None:
     """The same for a program from elsewhere that calls LAPACK: no rule of this process has written the calls."""
     if (name := {"cpu": b"lapack_", "gpu": b"hybrid_"}.get(platform)) and name in code:
         register_lapack(platform)
-
-
-@contextlib.contextmanager
-def _scipy_routines() -> Iterator[None]:
-    """Have SciPy's two tables of BLAS and LAPACK pointers at hand, which is all that jaxlib asks it for.
-
-    jaxlib imports them by their full names, and with them the package `scipy.linalg`: 270 modules, 120 ms. What is imported
-    already is not looked for again; so the two are imported by themselves, and forgotten, for a user who imports the package.
-    """
-    import importlib.util  # a millisecond that programs without linear algebra do not pay
-
-    added = []
-    with contextlib.suppress(ImportError, OSError):  # then jaxlib imports them as it does otherwise
-        scipy = importlib.util.find_spec("scipy")
-        folders = [os.path.join(path, "linalg") for path in (scipy and scipy.submodule_search_locations) or ()]
-        for name in ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack"):
-            if name in sys.modules:
-                continue
-            spec = importlib.machinery.PathFinder.find_spec(name, folders)
-            if spec is None or spec.loader is None:
-                break
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            sys.modules[name] = module
-            added.append(name)
-    try:
-        yield
-    finally:
-        for name in added:
-            sys.modules.pop(name, None)
 
 
 def transfer_guard_level(name: str | None) -> Any:
@@ -955,13 +933,10 @@ def register_gpu_calls(package: str, name: str, api: Any) -> None:
     xla_client.register_custom_type_handler(platform, functools.partial(extension.register_custom_type, api))
     for type_name, type_id in getattr(extension, "ffi_types", dict)().items():
         xla_client.register_custom_type(type_name, type_id, platform=platform)
-    targets = [(target, capsule, 1) for target, capsule in extension.ffi_handlers().items()]
+    for target, capsule in extension.ffi_handlers().items():
+        xla_client.register_custom_call_target(target, capsule, platform=platform, api_version=1)
     for kernels in (gpu_solver, gpu_linalg, gpu_prng, gpu_sparse, gpu_rnn, gpu_triton):
-        targets += kernels.registrations().get(platform, []) if hasattr(kernels, "registrations") else []
-        for target in kernels.batch_partitionable_targets() if hasattr(kernels, "batch_partitionable_targets") else []:
-            register_batch_partitionable(target)
-    for target, capsule, api_version in targets:
-        xla_client.register_custom_call_target(target, capsule, platform=platform, api_version=api_version)
+        _register_calls_of(kernels, platform)
 
 
 def is_compile_only(device: Any) -> bool:

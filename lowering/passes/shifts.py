@@ -41,23 +41,29 @@ class Shift:
         self.why, self.source, self.margins, self.start = why, source, margins, start
 
 
-def find(jaxpr: Any) -> dict[Any, Shift]:
-    """The variables of a program, and of the programs in its equations, that are better read from an array with margins."""
+def find(jaxpr: Any, is_split: bool) -> dict[Any, Shift]:
+    """The variables of a program, and of the programs in its equations, that are better read from an array with margins.
+
+    Those are not touched whose arrays XLA splits between devices (the whole program if `is_split`, but for what is written
+    for one of them): it knows a rotation, and sends what each device needs of its neighbours.
+    """
     found: dict[Any, Shift] = {}
-    for each in _programs(jaxpr, set()):
+    for each in _programs(jaxpr, is_split, set()):
         _find(each, found)
     return found
 
 
-def _programs(jaxpr: Any, seen: set[int]) -> Iterator[Any]:
+def _programs(jaxpr: Any, is_split: bool, seen: set[int]) -> Iterator[Any]:
     if id(jaxpr) in seen:
         return
     seen.add(id(jaxpr))
-    yield jaxpr
+    if not is_split:
+        yield jaxpr
     for eqn in jaxpr.eqns:
-        inner = call_body(eqn)
+        inner, params = call_body(eqn), eqn.params
+        is_for_one = eqn.primitive.name == "shard_map" and params["newly_manual_axes"].issuperset(params["mesh"].axis_names)
         for body in bodies(eqn) if inner is None else (inner,):
-            yield from _programs(body, seen)
+            yield from _programs(body, is_split and not is_for_one, seen)
 
 
 def _find(jaxpr: Any, found: dict[Any, Shift]) -> None:

@@ -104,8 +104,7 @@ def _custom_call(ctx: Any, target: str, operands: Sequence[tuple[Any, _Type]], r
                 "operand_tuple_indices = []>")
 
     shapes, which = ctx.shape_operands([each.shape for each in results], len(operands))
-    meshes = ctx.builder.meshes
-    if meshes is not None and not shapes and (not meshes.is_manual or meshes.has_free_axes()):
+    if ctx.builder.is_split and not shapes:
         which = batch_attributes(ctx, max(len(each.shape) for _, each in operands) - rank,
                                  [each.shape for _, each in operands], [each.shape for each in results])
     operation = ctx.op(

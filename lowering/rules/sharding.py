@@ -107,9 +107,7 @@ def _custom_partitioning(ctx: Any, *operands: Any, call: Any, partition: Any, sh
 def _shard_alike(ctx: Any, x: Any, y: Any) -> list[Any]:
     meshes = ctx.builder.meshes
     if meshes is not None:
-        group = {"group_id": ctx.i64(meshes.new_group())}
-        for value in (x, y):
-            ctx.op("sdy.sharding_group", [value], [], group)
+        meshes.alike(ctx, x, y)
     return [x, y]
 
 

@@ -176,6 +176,9 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
             working, wide = dtype, _accumulator(name, dtype)
         run = _Run(axis, reverse, combination, start, working, wide)
         is_long = is_static and size >= _LONG and aval.size // size < _SEGMENTS
+        given = x
+        if ctx.builder.is_split:  # or elements would be sent around at each step of the loop
+            x = ctx.builder.meshes.whole_along(ctx, x, axis)
         x = _cast(ctx, x, shape, dtype, working)
         if is_long:
             totals = _in_segments(ctx, x, shape, run)
@@ -183,7 +186,8 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
             totals = _by_loop_turned(ctx, x, shape, run)
         else:
             totals = _by_loop(ctx, x, shape, run)[1]
-        return _cast(ctx, totals, shape, working, dtype)
+        totals = _cast(ctx, totals, shape, working, dtype)
+        return ctx.builder.meshes.split_like(ctx, given, totals, axis) if ctx.builder.is_split else totals
 
 
 class _Run(NamedTuple):

@@ -66,6 +66,20 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             assert result.sharding.spec[:2] == ("x", "y")
             np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-5)
 
+    @pytest.mark.parametrize("fun, collectives", [
+        # XLA sends the edges that a rotation needs, and what a running total needs is gathered once
+        (lambda x: jnp.roll(x, 1, 1) + 2 * jnp.roll(x, -1, 1), 2), (lambda x: jnp.cumsum(x, 1), 1),
+        (lambda x: lax.cumlogsumexp(x, 1, reverse=True), 1), (lambda x: jnp.cumprod(x, 0), 0),
+    ])  # fmt: skip
+    def test_what_is_exchanged_along_an_axis(fun, collectives):
+        x = np.random.default_rng(0).normal(size=(16, 256)).astype(np.float32) / 8
+        split = jax.device_put(x, on(None, "y"))
+        compiled = jax.jit(fun).lower(split).compile()
+        assert len(re.findall("(?:all-gather|all-reduce|all-to-all|collective-permute)[(]", compiled.as_text())) == collectives
+        result = compiled(split)
+        assert result.sharding == on(None, "y")
+        np.testing.assert_allclose(result, fun(jnp.asarray(x)), rtol=1e-5, atol=1e-5)
+
     def test_what_jit_is_asked_for():
         double = jax.jit(lambda x: (x * 2, x.sum()), in_shardings=on("y"), out_shardings=(on("x"), None))
         for x in (X, jax.device_put(X, on("y")), jnp.asarray(X)):

@@ -18,7 +18,7 @@ X[3, 4], X[5, 0], X[6, 79] = np.nan, -0.0, 1e-40  # moved, not computed with
 
 
 def found(f, x=X):
-    return shifts.find(jax.make_jaxpr(f)(x).jaxpr)
+    return shifts.find(jax.make_jaxpr(f)(x).jaxpr, False)
 
 
 def cut(x, rows, columns, margin=1):
@@ -97,7 +97,7 @@ def test_a_long_chain_is_walked_once():
         return x
 
     jaxpr = jax.make_jaxpr(chain)(X).jaxpr
-    assert len(shifts.find(jaxpr)) == 3000
+    assert len(shifts.find(jaxpr, False)) == 3000
 
 
 @pytest.mark.skipif(bool(xla.BARRIER_DROPPER), reason="there are no barriers in loops")

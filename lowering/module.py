@@ -150,9 +150,11 @@ class ModuleBuilder:
 
     # --- functions
 
-    def function(self, jaxpr: Any, name: str, key: Any = None) -> str:
-        """Emit a jaxpr as a private function, once for each key; gives the function's symbol."""
+    def function(self, jaxpr: Any, name: str, key: Any = None, in_loop: bool = False) -> str:
+        """Emit a jaxpr as a private function, once for each key, and once for loops; gives the function's symbol."""
         key = jaxpr if key is None else key
+        if in_loop:
+            key = (key, "in a loop")
         if self.meshes is not None and self.meshes.is_manual:  # where collectives and callbacks are others
             key = (key, self.meshes.manual_axes)
         try:
@@ -161,7 +163,7 @@ class ModuleBuilder:
             pass
         self.keep_alive.append(jaxpr)  # the key may be an address
         symbol = self._unique_symbol(name)
-        self.emit_function(jaxpr, symbol, "private")
+        self.emit_function(jaxpr, symbol, "private", in_loop=in_loop)
         self._functions[key] = symbol
         return symbol
 
@@ -177,7 +179,7 @@ class ModuleBuilder:
                       arg_attributes: list[dict[str, Any]] | None = None,
                       result_attributes: list[dict[str, Any]] | None = None,
                       result_names: Sequence[str] | None = None, names: Sequence[str] = (),
-                      constants: Sequence[np.ndarray] = ()) -> None:
+                      constants: Sequence[np.ndarray] = (), in_loop: bool = False) -> None:
         """Emit `func.func` with the jaxpr's constvars and invars as parameters; `names` become their locations.
 
         With `constants`, the values of the constvars, those are constants of the function and not parameters.
@@ -212,6 +214,7 @@ class ModuleBuilder:
         arg_locs = [ir.Location.name(name, context=self.context) if name else loc for name in names]
         block = operation.regions[0].blocks.append(*in_types, arg_locs=arg_locs or [loc] * len(in_types))
         scope = self.context_class(self, block)
+        scope.in_loop = in_loop
         arguments = scope.arguments
         if ordered:
             scope.token = arguments.pop()
@@ -260,7 +263,7 @@ class RuleContext:
         self.loc: Any = builder.unknown_location if parent is None else parent.loc
         self.eqn: Any = None if parent is None else parent.eqn
         self.in_computation: bool = parent is not None and parent.in_computation  # of a reduction or the like
-        self.in_loop: bool = parent is not None and parent.in_loop  # as far as it shows: what a loop calls does not know
+        self.in_loop: bool = parent is not None and parent.in_loop
         self._token: Any = None
         # The constants and the broadcasts of scalars that stand in this block. A block does not use those around it: XLA's
         # reducers and comparators cannot see them, and a loop would carry them.
@@ -538,7 +541,7 @@ class RuleContext:
         """Call a jaxpr as a function of the module, with words for XLA; emitted once however often it is called."""
         if self.in_computation:  # so that its own equations know where they stand
             return self.inline(jaxpr, operands)
-        symbol = self.builder.function(jaxpr, name, key)
+        symbol = self.builder.function(jaxpr, name, key, self.in_loop)
         types = [self.builder.type_of(atom.aval) for atom in jaxpr.outvars]
         callee = self.ir.FlatSymbolRefAttr.get(symbol, self.builder.context)
         ordered = is_ordered(jaxpr)

@@ -1,4 +1,4 @@
-"""Matrix products in the other order: which are turned for a compile, and that values and module stay what they were."""
+"""Matrix products that XLA:CPU computes faster in the other order of their operands, or as sums."""
 
 import re
 
@@ -102,3 +102,60 @@ def test_large_operands_of_several_axes_come_second_and_are_not_copied():
 ], ids=["wide", "square", "few summed", "one column", "half", "contracted last", "batch"])
 def test_other_products_stay(x, y, numbers):
     assert not found(lambda x, y: lax.dot_general(x, y, numbers), jnp.asarray(x), jnp.asarray(y))
+
+
+# --- small matrices, as sums
+
+
+def is_summed(product, *operands):
+    return "dot_general" not in jax.jit(product).lower(*operands).as_text()
+
+
+@pytest.mark.parametrize("equation, is_sum", [
+    ("bik,bkj->bij", True), ("bik,bjk->bij", True), ("bki,bkj->bij", True), ("abik,abkj->abij", True), ("bikl,bkj->bilj", True),
+    ("bki,bjk->bij", False), ("ibk,bkj->bij", False), ("bik,kj->bij", False)])
+def test_batches_of_small_matrices(equation, is_sum):
+    extents = dict(a=3, b=64, i=4, j=5, k=6, l=1)
+    x, y = (values(*(extents[axis] for axis in axes)) for axes in equation.split("->")[0].split(","))
+    x[0], y[1] = np.nan, np.inf
+    product = lambda x, y: jnp.einsum(equation, x, y)
+    assert is_summed(product, x, y) == is_sum
+    np.testing.assert_allclose(jax.jit(product)(x, y), np.einsum(equation, x, y), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("left, right, dtype, alone, in_loop", [
+    ((300, 4, 4), (300, 4, 4), "float32", True, True),
+    ((300, 4, 4), (300, 4, 4), "bfloat16", True, True),
+    ((300, 4, 4), (300, 4, 4), "float16", False, False),
+    ((300, 4, 4), (300, 4, 4), "float64", False, False),
+    ((300, 3, 3), (300, 3, 3), "float32", False, False),
+    ((300, 8, 4), (300, 4, 4), "float32", False, False),
+    ((300, 4, 4), (300, 4, 1), "float32", False, False),
+    ((9, 4, 4), (9, 4, 4), "float32", False, True),
+    ((10, 12), (12, 8), "float64", False, True),
+    ((3, 3), (3, 3), "complex64", False, True),
+    ((3, 3), (3, 3), "float32", False, False),
+    ((13, 4), (4, 4), "float32", False, False)])
+def test_which_products_are_sums(left, right, dtype, alone, in_loop, x64):
+    x, y = jnp.ones(left, dtype), jnp.ones(right, dtype)
+    step = jax.jit(lambda x, y: x @ y)
+    assert is_summed(step, x, y) == alone
+    assert is_summed(lambda x, y: lax.map(lambda _: step(x, y), jnp.arange(2)), x, y) == in_loop
+
+
+def test_rounded_products_are_summed_up_as_floats():
+    x, y = (jnp.asarray(values(300, *shape), jnp.bfloat16) for shape in ((4, 7), (7, 5)))
+    wide = np.einsum("bik,bkj->bij", *(np.asarray(each, np.float64) for each in (x, y)))
+    np.testing.assert_allclose(np.asarray(jax.jit(jnp.matmul)(x, y), np.float64), wide, rtol=2 ** -8, atol=1e-6)
+    product = lambda x, y: jnp.matmul(x, y, preferred_element_type="float32")
+    assert is_summed(product, x, y)
+    np.testing.assert_allclose(jax.jit(product)(x, y), wide, rtol=1e-5, atol=1e-5)
+
+
+def test_sums_for_a_gradient_share_no_array_of_all_products():
+    x, y = values(300, 5, 4), values(300, 4, 6)
+    gradient = jax.jit(jax.grad(lambda x, y: ((x @ y) ** 2).sum(), (0, 1))).lower(x, y).compile()
+    assert gradient.memory_analysis().temp_size_in_bytes < 4 * 300 * 5 * 6 * 2
+    of_product = 2 * x @ y
+    for result, expected in zip(gradient(x, y), (of_product @ y.mT, x.mT @ of_product), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,90 @@
+"""Products of small matrices on the CPU, as sums of products of elements.
+
+XLA:CPU multiplies the smallest matrices in loops of its own, and others with a library. If both have fewer than eight rows and
+columns, the library is called for each matrix of a batch, which takes 0.4 microseconds. For sums along axes XLA has another
+library, which is called once for all, and takes in what is summed up.
+
+In a loop, calls keep XLA from compiling the loop as one function, in which a small product costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from lowering.rules.reductions import reduce_by_monoid
+
+_ROUNDED, _FLOAT = "bfloat16", np.dtype(np.float32)
+_CALLED = 7  # rows, columns and depth of matrices of which each is a call,
+_OWN = 3  # but for those with so few rows and columns, or so little depth
+_LIBRARY = 4096  # products from which on their sums are the library's
+_INLINE = 12  # rows, columns and depth of matrices that are multiplied faster than called for
+
+
+def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, Any], in_loop: bool) -> bool:
+    """Whether a product is computed so.
+
+    Args:
+      left, right: the shapes of the operands.
+      dimension_numbers: as of `dot_general`.
+      dtypes: of the operands and of the result.
+      in_loop: whether a loop computes it.
+    """
+    (contract, other), (batch, other_batch) = dimension_numbers
+    count = len(batch)
+    if not all(type(extent) is int for extent in (*left, *right)) or len(contract) != 1:
+        return False
+    if not list(batch) == list(other_batch) == list(range(count)) or 0 in left or 0 in right:
+        return False
+    if other[0] > count and contract[0] < len(left) - 1:  # no order of axes is that of both operands and of the result
+        return False
+    dtype, result = dtypes
+    is_rounded = dtype == _ROUNDED
+    if not (is_rounded and result in (_ROUNDED, _FLOAT) or dtype == result and dtype.kind in "fiuc" and dtype.itemsize >= 4):
+        return False
+    depth = left[contract[0]]
+    matrices = math.prod(left[:count])
+    rows, columns = (math.prod(shape) // (matrices * depth) for shape in (left, right))
+    largest = max(rows, columns, depth)
+    is_own = largest <= _CALLED and min(max(rows, columns), depth) <= _OWN and dtype.kind != "c"
+    if min(rows, columns) == 1 or is_own:
+        return False
+    if matrices * rows * columns * depth >= _LIBRARY:
+        return largest <= _CALLED and (is_rounded or dtype == _FLOAT)
+    return in_loop and largest <= _INLINE
+
+
+def summed(ctx: Any, lhs: Any, rhs: Any, shapes: tuple[Any, Any], dimension_numbers: Any, dtypes: tuple[Any, Any]) -> Any:
+    """The product of two operands of these shapes."""
+    (left, right), (dtype, result) = shapes, dtypes
+    ((axis,), (other,)), (batch, _) = dimension_numbers
+    count, rows = len(batch), len(left) - len(batch) - 1
+    # The axes of all products of two elements: those of the batch, of the rows and of the columns, and where both operands have
+    # it, the contracted one.
+    place = axis if other == count else other + rows
+    lhs_axes = [place if each == axis else each for each in range(len(left))]
+    rhs_axes = [each if each < count else place if each == other else each + rows for each in range(len(right))]
+    extents = dict(zip(lhs_axes, left, strict=True)) | dict(zip(rhs_axes, right, strict=True))
+    shape = tuple([extents[each] for each in range(len(extents))])
+    first = _unlike_others(len(shape), lhs, rhs) if math.prod(shape) >= _LIBRARY else 0
+    shape, wide = (*[1] * first, *shape), _FLOAT if dtype == _ROUNDED else dtype
+    factors = [ctx.convert(ctx.value("stablehlo.broadcast_in_dim", [value], shape, dtype,
+                                     broadcast_dimensions=ctx.i64s([first + each for each in places])), shape, wide)
+               for value, places in ((lhs, lhs_axes), (rhs, rhs_axes))]
+    terms = ctx.value("stablehlo.multiply", factors, shape, wide)
+    value = reduce_by_monoid(ctx, "sum", terms, shape, wide, [first + place])
+    kept = (*shape[:first + place], *shape[first + place + 1:])
+    value = value if wide == result else ctx.convert(value, kept, result)
+    return ctx.value("stablehlo.reshape", [value], kept[first:], result) if first else value
+
+
+def _unlike_others(rank: int, *values: Any) -> int:
+    """How many axes of one element, before all others, make the products unlike others of the same values.
+
+    XLA makes equal operations one, and an array that two sums read is written to memory.
+    """
+    ranks = {use.owner.results[0].type.rank for value in values for use in value.uses
+             if use.owner.name == "stablehlo.broadcast_in_dim"}
+    return next(count for count in range(len(ranks) + 1) if rank + count not in ranks)

@@ -298,6 +298,8 @@ class Tracer:
         return self._scalar("complex")
 
     def item(self, *args: Any) -> Any:
+        if args:
+            raise errors.ConcretizationTypeError(self, "a traced array has no elements that Python can read")
         return self._scalar("Python")
 
     def tolist(self) -> Any:

@@ -202,10 +202,12 @@ def static_scalar(value):
         raise TypeError("fill_value must be a concrete scalar, known while tracing; select with a mask instead")
     if isinstance(value, ArrayImpl):
         value = host_value(value)
-    if isinstance(value, np.ndarray):
-        if value.shape:
-            raise TypeError(f"fill_value must be a scalar, got an array of shape {value.shape}")
-        value = value.item()
+    if isinstance(value, (np.ndarray, list, tuple)):
+        if np.shape(value):
+            raise ValueError(f"fill_value must be a scalar, got an array of shape {np.shape(value)}")
+        value = np.asarray(value).item()
+    elif not isinstance(value, (bool, int, float, complex, np.generic)):
+        aval_of(value)  # says that it is no array
     return np.nan if isinstance(value, (float, np.floating)) and value != value else value
 
 
@@ -362,6 +364,8 @@ def scatter_apply(operand, scatter_indices, func: Callable[[Any], Any], dimensio
       The rest as for `scatter`.
     """
     dtype = aval_of(operand).dtype
+    if isinstance(dtype, dtypes.ExtendedDType):
+        raise NotImplementedError(f"scatter_apply: an element of {dtype} is no scalar; gather, compute and scatter instead")
     scalar = shaped_array((), dtype, False)
     jaxpr, consts = trace_to_jaxpr(lambda x, y: [shaping.convert(func(x), dtype, False)], [scalar, scalar])
     for const in consts:

@@ -700,7 +700,7 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     else:
         aval = aval_of(x)
         full_shape, full_dtype, weak = aval.shape, aval.dtype, aval.weak_type
-    weak = dtype is None and weak
+    weak = dtype is None and weak and not (sharding is not None and is_eager())  # as in `full`
     full_shape = full_shape if shape is None else canonical_shape(shape)
     if dtype is not None:
         full_dtype = dtypes.canonicalize_dtype(dtype)

@@ -76,8 +76,8 @@ def api(fun: F) -> F:
     else:
         def tolerant(*args, **kwargs):
             named = itertools.zip_longest(code.co_varnames[:min(positional, len(args))], args)
-            return compiled(*(_hashable(arg) if name in static else arg for name, arg in named),
-                            **{name: _hashable(arg) if name in static else arg for name, arg in kwargs.items()})
+            return compiled(*(hashable(arg) if name in static else arg for name, arg in named),
+                            **{name: hashable(arg) if name in static else arg for name, arg in kwargs.items()})
 
         def wrapper(*args, **kwargs):
             nonlocal call
@@ -123,11 +123,11 @@ def _unknown_keyword(code: Any, kwargs: dict[str, Any]) -> str | None:
     return next((name for name in kwargs if name not in known), None)
 
 
-def _hashable(arg):
+def hashable(arg):
     """Lists and arrays as tuples, arrays without axes as numbers: `axis=[0, 1]` is static too."""
     if isinstance(arg, (ArrayImpl, np.ndarray)) and (arg.dtype != bool or not arg.ndim):  # a mask names no axes
         arg = np.asarray(arg).tolist()
-    return tuple(map(_hashable, arg)) if isinstance(arg, list) else arg
+    return tuple(map(hashable, arg)) if isinstance(arg, list) else arg
 
 
 def broadcasts_inside(fun: F) -> F:

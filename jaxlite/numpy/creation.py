@@ -461,28 +461,36 @@ def _full(fill_value, shape: Ints, dtype: Any, weak: bool):
     return shaping.broadcast_in_dim(value, shape, range(len(shape) - len(own), len(shape)))
 
 
+def _made_of_shards(device, out_sharding) -> bool:
+    """Whether an array is made in its place: such arrays are strongly typed, as in `lax.full`."""
+    return not (device is out_sharding is None) and is_eager()
+
+
 @boundary
 def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     """An array of one value; an array as `fill_value` is broadcast."""
     check_arrays("full", fill_value)
     if dtype is None:
         aval = aval_of(fill_value)
-        is_placed = not (device is out_sharding is None) and is_eager()  # what is made of shards is strong, as in `lax.full`
-        dtype, weak = aval.dtype, aval.weak_type and not is_placed
+        dtype, weak = aval.dtype, aval.weak_type and not _made_of_shards(device, out_sharding)
     else:
         dtype, weak = dtypes.check_user_dtype_supported(dtype, "full"), False
+    return _on(_filled("full", fill_value, shape_of(shape), dtype, weak), device, out_sharding)
+
+
+def _filled(name: str, fill_value, shape: Ints, dtype, weak: bool):
     if isinstance(dtype, dtypes.ExtendedDType) and not aval_of(fill_value).shape:
-        return _on(shaping.full(shape_of(shape), fill_value, dtype), device, out_sharding)
-    return _on(_full(shaping.as_filling("full", fill_value, dtype), shape_of(shape), dtype, weak), device, out_sharding)
+        return shaping.full(shape, fill_value, dtype)
+    return _full(shaping.as_filling(name, fill_value, dtype), shape, dtype, weak)
 
 
-def _like(a, dtype, shape, name: str) -> tuple[Any, tuple[Ints, Any, bool]]:
+def _like(a, dtype, shape, is_placed: bool, name: str) -> tuple[Any, tuple[Ints, Any, bool]]:
     """An array as an example; its shape, dtype and weak type, where the arguments do not say otherwise."""
     if not (hasattr(a, "shape") and hasattr(a, "dtype")):
         a = (with_arrays([a]) or [a])[0]
         check_arrays(name, a)
     example = a if hasattr(a, "dtype") else aval_of(a)
-    weak = dtype is None and getattr(example, "weak_type", False)
+    weak = dtype is None and not is_placed and getattr(example, "weak_type", False)
     if dtype is None:
         dtype = dtypes.canonicalize_dtype(example.dtype, allow_extended_dtype=True)
     else:
@@ -493,14 +501,14 @@ def _like(a, dtype, shape, name: str) -> tuple[Any, tuple[Ints, Any, bool]]:
 @boundary
 def zeros_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
     """Zeros of the shape and dtype of another array."""
-    a, kind = _like(a, dtype, shape, "zeros_like")
+    a, kind = _like(a, dtype, shape, _made_of_shards(device, out_sharding), "zeros_like")
     return _as(a, _constant(0, *kind), device, out_sharding)
 
 
 @boundary
 def ones_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
     """Ones of the shape and dtype of another array."""
-    a, kind = _like(a, dtype, shape, "ones_like")
+    a, kind = _like(a, dtype, shape, _made_of_shards(device, out_sharding), "ones_like")
     return _as(a, _constant(1, *kind), device, out_sharding)
 
 
@@ -513,8 +521,8 @@ def empty_like(prototype, dtype=None, shape=None, *, device=None):
 def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
     """One value in the shape and dtype of another array."""
     check_arrays("full_like", fill_value)
-    a, (full_shape, full_dtype, weak) = _like(a, dtype, shape, "full_like")
-    made = _full(shaping.as_filling("full_like", fill_value, full_dtype), full_shape, full_dtype, weak)
+    a, kind = _like(a, dtype, shape, _made_of_shards(device, out_sharding), "full_like")
+    made = _filled("full_like", fill_value, *kind)
     return _as(a, made, device, out_sharding) if np.ndim(fill_value) == 0 else _on(made, device, out_sharding)
 
 

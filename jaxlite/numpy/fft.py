@@ -120,20 +120,20 @@ def _others(a, kind, sizes: Ints, behind: int):
 def _one(name: str, kind, a, n, axis, norm: str | None):
     if isinstance(axis, (tuple, list)):
         raise ValueError(f"jaxlite.numpy.fft.{name} does not support multiple axes. Got axis={axis}; use fftn and the like")
-    return _transform(name, kind, a, None if n is None else (n,), (axis,), norm)
+    return _transform(name, kind, a, None if n is None else (n,), None if axis is None else (axis,), norm)
 
 
 # --- complex to complex ------------------------------------------------------------------------------
 
 
 @boundary
-def fft(a, n: int | None = None, axis: int = -1, norm: str | None = None):
+def fft(a, n: int | None = None, axis: int | None = -1, norm: str | None = None):
     """The Fourier transform along an axis.
 
     Args:
       a: an array of numbers.
       n: the length of the axis, cropped or padded with zeros at its end; default as it is.
-      axis: the axis to transform.
+      axis: the axis to transform; None transforms all, or the last one if there is an `n`.
       norm: None, 'backward', 'ortho' or 'forward'.
     Raises: ValueError for the axis, an empty axis, or the norm.
 
@@ -145,7 +145,7 @@ def fft(a, n: int | None = None, axis: int = -1, norm: str | None = None):
 
 
 @boundary
-def ifft(a, n: int | None = None, axis: int = -1, norm: str | None = None):
+def ifft(a, n: int | None = None, axis: int | None = -1, norm: str | None = None):
     """The inverse of `fft`; the arguments are as there."""
     return _one("ifft", _IFFT, a, n, axis, norm)
 
@@ -185,13 +185,13 @@ def ifftn(a, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, 
 
 
 @boundary
-def rfft(a, n: int | None = None, axis: int = -1, norm: str | None = None):
+def rfft(a, n: int | None = None, axis: int | None = -1, norm: str | None = None):
     """The Fourier transform of real numbers: the n // 2 + 1 coefficients that are not redundant."""
     return _one("rfft", _RFFT, a, n, axis, norm)
 
 
 @boundary
-def irfft(a, n: int | None = None, axis: int = -1, norm: str | None = None):
+def irfft(a, n: int | None = None, axis: int | None = -1, norm: str | None = None):
     """The inverse of `rfft`: n real numbers, default an even number of them, 2 * (size - 1)."""
     return _one("irfft", _IRFFT, a, n, axis, norm)
 

@@ -424,11 +424,11 @@ def fromfunction(function: Callable[..., Any], shape, *, dtype=float, **kwargs):
 
     Args:
       function: called with one scalar for each axis; may return an array or a pytree.
-      dtype: the dtype of the indices.
+      dtype: the dtype of the indices; None is the default of integers.
       kwargs: passed to the function as they are.
     """
     sizes = shape_of(shape)
-    target = dtypes.check_user_dtype_supported(dtype, "fromfunction")
+    target = dtypes.check_user_dtype_supported(int if dtype is None else dtype, "fromfunction")
 
     def along(axis: int, *found):
         if axis == len(sizes):

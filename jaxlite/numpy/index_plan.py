@@ -300,6 +300,12 @@ def filled(aval, fill_value):
     return shaping.broadcast_in_dim(shaping.convert(value, aval.dtype, False), aval.shape, ())
 
 
+def without_elements(aval):
+    """An array of a type that has no elements."""
+    result = shaping.full(aval.shape, 0, aval.dtype)
+    return shaping.convert(result, None, True) if aval.weak_type else result
+
+
 # --- positions ---------------------------------------------------------------------------------------
 
 
@@ -469,7 +475,7 @@ def read(x, index, mode: str | GatherScatterMode | None = None, fill_value=None,
         x = shaping.expand_dims(x, expanded)
     boxes = _plan_boxes(aval_of(x).shape, items, wrap)
     if 0 in boxes.shape:
-        result = filled(aval_of(x).update(shape=boxes.shape), 0)
+        result = without_elements(aval_of(x).update(shape=boxes.shape))
     else:
         for axis in boxes.collapsed:
             check_nonempty(aval_of(x).shape[axis], axis)
@@ -521,12 +527,12 @@ def write(x, index, value, op, mode: str | GatherScatterMode | None = None, indi
         "mode": mode, "indices_are_sorted": indices_are_sorted or boxes.ordered,
         "unique_indices": unique_indices or boxes.unique}
     indices = np.zeros(0, np.int32) if boxes.indices is None else boxes.indices
-    if callable(op):
-        result = gather_scatter.scatter_apply(target, indices, op, numbers, update_shape=boxes.shape, **options)
-        return shaping.squeeze(result, expanded) if expanded else result
     GatherScatterMode.from_any(mode)
     if 0 in boxes.shape:
         return x
+    if callable(op):
+        result = gather_scatter.scatter_apply(target, indices, op, numbers, update_shape=boxes.shape, **options)
+        return shaping.squeeze(result, expanded) if expanded else result
     value = _as_update(value, aval, boxes)
     if dtype != aval.dtype:
         x, target = shaping.convert(x, dtype, False), shaping.convert(target, dtype, False)

@@ -33,11 +33,11 @@ from jaxlite.numpy.index_plan import (
     canonical_index,
     check_ints,
     check_nonempty,
-    filled,
     index_dtype,
     joined_dtype,
     read,
     span,
+    without_elements,
     write,
 )
 from jaxlite.traces.eager import eager_trace
@@ -390,7 +390,7 @@ def take_along_axis(arr, indices, axis: int | None = -1, mode: str | GatherScatt
                          f"{arr.shape}; off axis {axis} sizes must be equal or 1")
     shape = tuple([picks[k] if k == axis or arr.shape[k] == 1 else arr.shape[k] for k in range(arr.ndim)])
     if 0 in shape:
-        return filled(arr.aval.update(shape=shape), 0)
+        return without_elements(arr.aval.update(shape=shape))
     check_nonempty(arr.shape[axis], axis)
     positions = as_positions(indices, arr.shape[axis], wrap_negative_indices,
                              index_dtype([indices], arr.shape))

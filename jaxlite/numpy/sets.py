@@ -109,7 +109,9 @@ def unique(ar, return_index: bool = False, return_inverse: bool = False, return_
 
 def _distinct(name: str, ar, index: bool, inverse: bool, counts: bool, axis, equal_nan: bool, size, fill_value):
     check_arrays(name, ar)
-    if fill_value is not None:
+    if size is None:
+        fill_value = None  # nothing is filled up
+    elif fill_value is not None:
         check_arrays(name, fill_value)
     aval = aval_of(ar)
     if axis is None:

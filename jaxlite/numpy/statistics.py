@@ -363,7 +363,7 @@ def cov(m, y=None, rowvar: bool = True, bias: bool = False, ddof: int | None = N
         parts = [shaping.convert(part, dtype, False) for part in parts]
     x = _variables(parts[0], rowvar)
     if not x.shape[0]:
-        return shaping.full((0, 0), 0, x.dtype)
+        return shaping.full((0, 0), 0, dtypes.default_dtype(float))
     if y is not None:
         other = _variables(parts[1], rowvar)
         if other.shape[1] != x.shape[1]:
@@ -675,7 +675,10 @@ def histogramdd(sample, bins=10, range=None, weights=None, density: bool | None 
 
 @api
 def _histogramdd(sample, given, ranges, weights, counts: tuple[int | None, ...], density: bool) -> tuple[Any, list[Any]]:
-    sample = _inexact(as_array(sample))
+    if weights is None:
+        sample = _inexact(as_array(sample))
+    else:
+        sample, weights = promote_dtypes_inexact(sample, weights)
     all_edges, places, sizes = [], [], []
     for dimension, (edges, range, count) in enumerate(zip(given, ranges, counts, strict=True)):
         column = sample[:, dimension]
@@ -686,15 +689,14 @@ def _histogramdd(sample, given, ranges, weights, counts: tuple[int | None, ...],
     # Cells are numbered with one more on each side, for points outside.
     cell = functools.reduce(lambda cell, step: lax.mul(cell, scalar(step[1], cell.dtype)) + step[0],
                             zip(places[1:], sizes[1:], strict=True), places[0])
-    if weights is not None:
-        weights = _inexact(as_array(weights))
     result = shaping.reshape(_bincount(cell, weights, length=math.prod(sizes)), sizes)
     result = lax.slice(result, [1] * len(sizes), [size - 1 for size in sizes])
     if density:
-        result = _inexact(result)
+        wide = dtypes.float32 if dtypes.itemsize_bits(sample.dtype) < 32 else sample.dtype
+        result = shaping.convert(result, wide, False)
         total = reductions.sum(result)
         for dimension, edges in enumerate(all_edges):
-            widths = shaping.broadcast_in_dim(_widths(edges), result.shape, (dimension,))
-            result = result / widths
-        result = result / total
+            widths = shaping.convert(_widths(edges), wide, False)
+            result = result / shaping.broadcast_in_dim(widths, result.shape, (dimension,))
+        result = shaping.convert(result / total, sample.dtype, False)
     return result, all_edges

@@ -26,6 +26,7 @@ from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices.placement import laid_out, put_new
 from jaxlite.lax.shaping import canonical_shape
 from jaxlite.numpy import array_methods
+from jaxlite.numpy.api import hashable
 from jaxlite.random import rbg, threefry
 from jaxlite.random import words as words  # registers how operations on keys run
 from jaxlite.random.prng import (
@@ -306,7 +307,7 @@ def sampler(*static: str, **passed: Any) -> Callable[[F], F]:
                 if config.debug_key_reuse.value and typed:
                     key_reuse().check("jit-compiled function" if name != "bits" else "random_bits", key)
                     key_reuse().consume(key)
-                options = {each: kwargs.pop(each) for each in static if each in kwargs}
+                options = {each: hashable(kwargs.pop(each)) for each in static if each in kwargs}
                 kwargs = {**passed, **kwargs}
                 return laid_out(compiled(_words_of(key, typed), kwargs, impl=impl, **options), out_sharding)
             except Exception as error:

@@ -129,6 +129,12 @@ class KeyArray(EArray):
     def __bool__(self) -> bool:
         raise TypeError("key array cannot be converted to boolean.")
 
+    def on_device_size_in_bytes(self) -> int:
+        return self._base_array.on_device_size_in_bytes()
+
+    def item(self, *args):
+        raise NotImplementedError("an array of keys has no elements that Python can read; see jaxlite.random.key_data")
+
     def __array__(self, *args, **kwargs):
         raise TypeError("JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use "
                         "jaxlite.random.key_data(arr) if you wish to extract the underlying integer array.")

@@ -119,6 +119,10 @@ def test_scalars_and_empty_arrays():
     np.testing.assert_array_equal(jnp.array(3.0).at[None].multiply(2), 6)
     assert jnp.zeros((0, 3)).at[:, 1].set(1.0).shape == (0, 3)
     assert jnp.zeros((0,)).at[np.zeros(0, int)].add(1.0).shape == (0,)
+    nowhere = np.zeros(0, int)
+    assert jaxlite.grad(lambda x: x.at[nowhere].apply(jnp.sin).sum())(2.0 * jnp.ones(2)).tolist() == [1, 1]
+    assert jnp.full(3, 2.0).at[nowhere].get().weak_type and jnp.full(3, 2.0)[nowhere].weak_type
+    assert jnp.take_along_axis(jnp.full(3, 2.0), nowhere, 0).weak_type
 
 
 # --- values ------------------------------------------------------------------------------------------
@@ -244,6 +248,8 @@ def test_apply_keeps_the_dtype_and_drops_what_is_out_of_bounds():
     (lambda x: x.at[...].set(np.zeros(3)), ValueError, "Incompatible types for broadcasting"),
     (lambda x: x.at[np.ones(2, bool)].set(0), IndexError, "boolean index did not match"),
     (lambda x: x.at[np.ones(2, bool)].set(np.zeros(4)), IndexError, "boolean index did not match"),
+    (lambda x: x.at[0].get(mode="fill", fill_value=(1, 2)), ValueError, "must be a scalar"),
+    (lambda x: x.at[0].get(mode="fill", fill_value="a"), TypeError, "'a'"),
     (lambda x: x.at[0].get(mode="near"), ValueError, 'Unknown gather mode "near"'),
     (lambda x: x.at[0].set(1, mode="near"), ValueError, 'Unknown gather mode "near"'),
     (lambda x: x.at[...].set(1, mode="near"), ValueError, 'Unknown gather mode "near"'),

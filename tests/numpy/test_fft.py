@@ -46,6 +46,12 @@ def test_several_axes(name, rng):
         same(getattr(jnp.fft, name)(x, **args), getattr(np.fft, name)(x, **args))
 
 
+def test_no_axis_is_all_or_the_last(rng):
+    x = draw(rng, (2, 3), True)
+    same(jnp.fft.rfft(x, axis=None), np.fft.rfftn(x))
+    same(jnp.fft.ifft(x, 2, None), np.fft.ifft(x, 2))
+
+
 def test_more_axes_than_xla_has(rng):
     x = draw(rng, (2, 3, 2, 4, 3), True)
     same(jnp.fft.fftn(x), np.fft.fftn(x))

@@ -171,6 +171,10 @@ def test_histograms_of_points_match_numpy():
         for one, other in zip(found, expected_edges, strict=True):
             close(one, other)
     assert jnp.histogramdd(sample, 2, range=[None, (-1, 1), None])[0].sum() <= 20
+    half, edges = jnp.histogramdd(sample.astype(np.float16), 2, density=True)
+    assert half.dtype == edges[0].dtype == np.float16
+    weighted, edges = jnp.histogramdd(sample.astype(np.float16), 2, weights=np.ones(20, np.float32))
+    assert weighted.dtype == edges[0].dtype == np.float32
 
 
 def test_bincount():

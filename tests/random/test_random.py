@@ -279,6 +279,9 @@ def test_type_of_keys(keys):
     assert random.key_dtype() == key.dtype and random.key_dtype("rbg") != key.dtype
     assert random.key_impl(key) == random.key_impl(random.PRNGKey(0)) == "threefry2x32"
     assert random.key(1, dtype=random.key_dtype("rbg")).dtype.name == "key<rbg>"
+    assert keys.on_device_size_in_bytes() == 24 and (jnp.full_like(keys, 0) == random.key(0)).all()
+    logits = jnp.array([[1.0, 9.0, 2.0], [5.0, 1.0, 2.0]])
+    assert random.categorical(key, logits, axis=jnp.int32(0)).tolist() == random.categorical(key, logits, axis=0).tolist()
     with jaxlite.core.config.default_prng_impl("unsafe_rbg"):
         assert random.key(1).dtype.name == "key<urbg>" and random.PRNGKey(1).shape == (4,)
         assert random.normal(random.PRNGKey(1), (2,)).shape == (2,)
@@ -286,7 +289,8 @@ def test_type_of_keys(keys):
 
 MOVES = {
     "index": lambda x: x[1], "negative index": lambda x: x[-1], "slice": lambda x: x[1:], "reverse": lambda x: x[::-1],
-    "array index": lambda x: x[np.array([2, 0])], "mask": lambda x: x[np.array([True, False, True])],
+    "array index": lambda x: x[np.array([2, 0])], "no index": lambda x: x[np.zeros(0, int)],
+    "read nowhere": lambda x: x.at[np.zeros(0, int)].get(), "mask": lambda x: x[np.array([True, False, True])],
     "new axis": lambda x: x[None], "reshape": lambda x: x.reshape(3, 1), "transpose": lambda x: x.reshape(1, 3).T,
     "squeeze": lambda x: x[:1].squeeze(), "ravel": lambda x: x.reshape(3, 1).ravel(),
     "concatenate": lambda x: jnp.concatenate([x, x[:1]]), "stack": lambda x: jnp.stack([x, x], 1),
@@ -621,6 +625,8 @@ ERRORS = [
     (lambda: len(K), TypeError, "unsized"),
     (lambda: hash(K), TypeError, "unhashable"),
     (lambda: K.astype("uint32"), ValueError, "key<fry>"),
+    (lambda: K.item(), NotImplementedError, "key_data"),
+    (lambda: K[None].at[0].apply(lambda key: key), NotImplementedError, "key<fry>"),
 ]  # fmt: skip
 
 

@@ -114,6 +114,8 @@ def test_entropy_of_poisson_distributions(x64):
         log = oracle.poisson.logpmf(np.arange(600), each)
         expected.append(-np.sum(np.where(np.isfinite(log), np.exp(log) * log, 0)))
     np.testing.assert_allclose(stats.poisson.entropy(mu), expected, rtol=1e-10)
+    moved = stats.poisson.entropy(mu[:2], loc=np.ones((3, 1), int))
+    np.testing.assert_allclose(moved, [expected[:2]] * 3, rtol=1e-10)
 
 
 def test_derivatives_by_differences(x64):

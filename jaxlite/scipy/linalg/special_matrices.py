@@ -277,12 +277,12 @@ def _pascal(n: int, kind: str | None, symmetric: Callable[[int, int], int], lowe
 
 @boundary
 def pascal(n: int, kind: str | None = None):
-    """Pascal's triangle as a matrix (n, n).
+    """Pascal's triangle as a matrix (n, n), float32.
 
     Args:
       kind: 'lower', its transpose 'upper', or 'symmetric', the default: the product of both.
     """
-    return _pascal(n, kind, lambda i, j: math.comb(i + j, i), math.comb)
+    return _pascal(n, kind, lambda i, j: math.comb(i + j, i), math.comb).astype(np.float32)
 
 
 @boundary

@@ -39,8 +39,8 @@ def cdf(k, mu, loc=0):
 
 @api
 def entropy(mu, loc=0):
-    """The entropy: the mean of -log(pmf)."""
-    mu = floats("poisson.entropy", mu)
+    """The entropy: the mean of -log(pmf). It does not depend on where the distribution begins, but has that shape."""
+    mu, _ = jnp.broadcast_arrays(*floats("poisson.entropy", mu, loc))
     # Up to 60 all terms are summed that count; beyond, an asymptotic series is exact: R. Evans and J. Boersma, 1988.
     is_small = mu < 60
     small, large = jnp.where(is_small & (mu != 0), mu, 1)[..., None], jnp.where(is_small, 60, mu)

@@ -169,8 +169,8 @@ def _nonzero(a, fill_value, size: int) -> tuple[Any, ...]:
     result.reverse()
     if fill_value is not None:
         missing = shaping.iota(aval_of(found).dtype, size) >= found
-        common = aval_of(promote_dtypes(*result, *fill_value)[0])
-        result = [selection.where(missing, *[shaping.convert(x, common.dtype, common.weak_type) for x in (fill, each)])
+        dtype = aval_of(promote_dtypes(*result, *fill_value)[0]).dtype
+        result = [selection.where(missing, *[shaping.convert(x, dtype, False) for x in (fill, each)])
                   for fill, each in zip(fill_value, result, strict=True)]
     return tuple(result)
 

@@ -246,7 +246,7 @@ def test_matrices_of_sizes_match_scipy(x64):
         for n in (1, 2, 7):
             found = getattr(linalg, name)(n, **kwargs)
             np.testing.assert_allclose(found, getattr(oracle, name)(n, **kwargs), rtol=1e-13, atol=1e-14, err_msg=name)
-            assert found.dtype == (np.complex128 if name == "dft" else np.float64)
+            assert found.dtype == {"dft": np.complex128, "pascal": np.float32}.get(name, np.float64)
     for n in (1, 8):
         np.testing.assert_array_equal(linalg.hadamard(n), oracle.hadamard(n))
     assert linalg.hadamard(2, np.float32).dtype == np.float32

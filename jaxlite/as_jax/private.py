@@ -70,7 +70,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
                    ("jaxlite.as_jax.linalg", "symmetrize"),
                    ("jaxlite.lax.linalg", "*")],  # unxt
     "lib": [("jaxlite.as_jax.versions", "jaxlib_extension_version")],  # grain
-    "lib.xla_client": [("jaxlite.errors", "XlaRuntimeError=JaxRuntimeError")],  # dynamiqs
+    "lib.xla_client": [("jaxlite.errors", "XlaRuntimeError=JaxRuntimeError"),  # dynamiqs
+                       ("lowering.xla", "_xla=_jax")],  # easydel
     "lib.mlir": [("jaxlite.extend.mlir", "ir")],
     "lib.mlir.dialects": [("jaxlite.extend.mlir.dialects", "hlo=stablehlo arith func")],  # JAX's docs
     "linear_util": [("jaxlite.extend.linear_util", "*")],  # jaxonomy
@@ -90,6 +91,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "numpy.util": [("jaxlite.numpy.api", "promote_dtypes_complex promote_dtypes_inexact"),  # s2fft, orthax
                    ("jaxlite.as_jax.util", "promote_args_inexact")],  # gwkokab
     "numpy.vectorize": [("jaxlite.as_jax.vectorize", "*")],  # quaxed
+    "pallas": [],
+    "pallas.primitives": [("jaxlite.experimental.pallas.primitives", "*")],  # ejkernel
     "partition_spec": [("jaxlite.sharding", "PartitionSpec")],  # levanter
     "pjit": [("jaxlite.compilation.jit", "jit_p"), ("jaxlite.sharding", "auto_axes")],  # quax, jaxns
     "pretty_printer": [("jaxlite.as_jax.texts", "text")],  # haliax
@@ -122,8 +125,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "xla_bridge": [("lowering.platforms", "_backends=clients"), ("jaxlite.extend.backend", "get_backend"),
                    ("jaxlite.as_jax.util", "backends_are_initialized")],  # chex, eformer
 }
-# Those that libraries replace functions in, so it has to be the module itself that looks them up.
-_SAME = {"compiler": "lowering.xla"}  # chex: backend_compile_and_load
+# Modules that are another one as a whole: libraries replace functions in it, or it is a part of jaxlib.
+_SAME = {"compiler": "lowering.xla", "lib.gpu_triton": "jaxlib.gpu_triton"}  # chex: backend_compile_and_load; ejkernel
 
 
 def private_module(rest: str) -> types.ModuleType | None:

@@ -192,3 +192,21 @@ def test_mosaic_module(capsys):
     with pytest.raises(NotImplementedError, match="is not read and written: copy it to VMEM"):
         jax.jit(pl.pallas_call(lambda x, o: o.__setitem__(..., x[...]), Shape((16, 128), F), in_specs=[ANY])).trace(x).lower(
             lowering_platforms=("tpu",))
+
+
+def test_arguments_that_are_none_or_trees():
+    def kernel(order, nothing, more, x_ref, also_nothing, o_ref):
+        assert nothing is None and also_nothing is None
+        o_ref[...] = x_ref[...] + more[0][0]
+
+    def place(i, order, nothing, more):
+        assert nothing is None and len(more) == 1
+        return order[i],
+
+    spec = pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=3, grid=(2,), in_specs=[pl.BlockSpec((4,), place), None],
+                                        out_specs=pl.BlockSpec((4,), lambda i, *others: (i,)))
+    run = pl.pallas_call(kernel, Shape((8,), F), grid_spec=spec, interpret=True)
+    found = run(np.array([1, 0]), None, (np.array([3], np.int32),), np.arange(8, dtype=F), None)
+    np.testing.assert_array_equal(found, np.array([7, 8, 9, 10, 3, 4, 5, 6], F))
+    with pytest.raises(ValueError, match=r"`in_specs\[0\]` is a leaf but `inputs\[0\]` is None"):
+        pl.pallas_call(lambda x, o: None, Shape((8,), F), in_specs=[pl.BlockSpec()])(None)

@@ -6,6 +6,12 @@ import pytest
 import jaxlite
 from jaxlite.experimental.pallas.ops.tpu import splash_attention as splash
 from jaxlite.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel, splash_attention_mask
+from jaxlite.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask_info import (
+    process_dynamic_mask,
+    process_dynamic_mask_dkv,
+    process_mask,
+    process_mask_dkv,
+)
 
 
 def test_masks():
@@ -45,3 +51,58 @@ def test_attention_beside_numpy():
     with pytest.raises(ValueError, match="cannot be split"):
         splash.make_splash_mqa(mask[None], head_shards=2, q_seq_shards=1)
     assert splash_attention_kernel.BlockSizes.get_default().block_kv_dq == 128
+
+
+# --- tables of blocks --------------------------------------------------------------------------------
+
+
+def blocks(rows):
+    """A mask of blocks of 2 by 2: none, the lower triangle, or all of one is seen."""
+    parts = [np.zeros((2, 2)), np.tri(2), np.ones((2, 2))]
+    return splash_attention_mask.NumpyMask(np.block([[parts[kind] for kind in row] for row in rows]).astype(bool))
+
+
+FEW, LOWER = blocks([[0, 2, 0, 0], [0, 1, 1, 0], [2, 2, 0, 0], [0, 0, 0, 1]]), splash.CausalMask((8, 8))
+
+
+def test_tables_of_blocks():
+    info, rule = process_mask(splash.MultiHeadMask([FEW] * 2), (2, 2))
+    assert rule is None and info.data_next.tolist() == [[[1, 0], [1, 2], [0, 1], [3, 0]]]  # of one head, for all
+    assert info.block_mask.tolist() == [[[2, 0], [1, 1], [2, 2], [1, 0]]] and info.block_mask.dtype == np.int8
+    assert info.mask_next.tolist() == [[[0, 0]] * 4] and info.partial_mask_blocks.astype(int).tolist() == [[[1, 0], [1, 1]]]
+    whole, _ = process_mask(splash.MultiHeadMask([FEW]), (2, 2), shrink_grid=False, downcast_smem_data=False)
+    assert whole.data_next.tolist() == [[[1, 1, 1, 1], [1, 1, 2, 0], [0, 1, 3, 3], [3, 3, 3, 3]]]  # or what comes next
+    assert whole.data_next.dtype == np.int32
+    back, _ = process_mask_dkv(splash.MultiHeadMask([FEW]), (2, 2))
+    assert back.data_next.tolist() == [[[0, 0, 0, 0], [0, 1, 0, 0], [2, 2, 1, 3]]]
+    assert back.block_mask.tolist() == [[[0, 2, 0, 0], [0, 1, 0, 0], [2, 2, 1, 1]]]
+    assert back.partial_mask_blocks.astype(int).tolist() == [[[1, 1], [0, 1]]]
+    parts, _ = process_mask_dkv(splash.MultiHeadMask([FEW]), (2, 2), q_seq_shards=2)
+    assert parts.data_next.tolist() == [[[0, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 1]]]  # counted in each part
+    heads, _ = process_mask(splash.MultiHeadMask([FEW, LOWER]), (2, 2))
+    halves, _ = process_mask(splash.MultiHeadMask([FEW, FEW, LOWER, LOWER]), (2, 2), head_shards=2)
+    assert heads.block_mask.shape == (2, 4, 4) and halves.block_mask.tolist() == heads.block_mask.tolist()
+
+
+def test_tables_of_rules_and_traced_masks():
+    info, rule = process_mask(splash.MultiHeadMask([LOWER] * 3), (4, 2))
+    assert info.partial_mask_blocks is None and info.mask_next is None and (info.q_sequence == np.arange(8)).all()
+    assert info.block_mask.tolist() == [[[1, 1, 0, 0], [2, 2, 1, 1]]]
+    seen = jaxlite.jit(rule)(np.arange(8)[:, None], np.arange(8)[None])
+    np.testing.assert_array_equal(seen, LOWER[:, :])
+    chunks = splash_attention_mask.ChunkedCausalMask((6, 6), 3)
+    assert (chunks[:, :] == np.kron(np.eye(2), np.ones((3, 3))).astype(bool) & np.tri(6, dtype=bool)).all()
+    assert (splash_attention_mask.make_chunk_attention_mask((6, 6), 3) == chunks[:, :]).all()
+    for process, places in ((process_dynamic_mask, np.arange(4)), (process_dynamic_mask_dkv, np.arange(4)[:, None])):
+        info, rule = jaxlite.jit(lambda mask, process=process: process(mask, (2, 2)))(FEW.array[None])
+        kinds = np.array([[0, 2, 0, 0], [0, 1, 1, 0], [2, 2, 0, 0], [0, 0, 0, 1]])
+        np.testing.assert_array_equal(info.block_mask[0], kinds)
+        np.testing.assert_array_equal(info.data_next[0], np.where(kinds, places, 0))
+        np.testing.assert_array_equal(info.mask_next[0], np.where(kinds == 1, np.arange(16).reshape(4, 4), 0))
+        part = FEW.array[2:4, 2:4] if process is process_dynamic_mask else FEW.array[2:4, 2:4].T
+        np.testing.assert_array_equal(info.partial_mask_blocks[0, 1, 1], part)
+    for wrong, message in (((3, 2), "q_block_size=3 should divide q_seq_len=8."), ((2, 3), "kv_block_size=3 should divide")):
+        with pytest.raises(ValueError, match=message):
+            process_mask(splash.MultiHeadMask([LOWER]), wrong)
+    with pytest.raises(ValueError, match="Expected a bool mask"):
+        process_dynamic_mask(np.ones((1, 4, 4)), (2, 2))

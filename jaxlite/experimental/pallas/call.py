@@ -75,14 +75,15 @@ def block_dims(spec: BlockSpec, shape: Ints, origin: str) -> tuple[Any, ...]:
     return tuple(dims)
 
 
-def _place(spec: BlockSpec, dims: tuple[Any, ...], grid: tuple[Any, ...], index_avals: Sequence[Any], origin: str) -> Jaxpr:
-    """The index map as a program."""
+def _place(spec: BlockSpec, dims: tuple[Any, ...], grid: tuple[Any, ...], index_args: Any, origin: str) -> Jaxpr:
+    """The index map as a program. Args: `index_args` the tree of what it takes beside the indices of the grid."""
+    index_avals, index_tree = tree_flatten(index_args)
 
     def flat(*args: Any) -> list[Any]:
         if spec.index_map is None:
             return [np.int32(0)] * len(dims)
         with grid_scope(grid):
-            found = spec.index_map(*args)
+            found = spec.index_map(*args[:len(grid)], *tree_unflatten(index_tree, args[len(grid):]))
         found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         what = f"Index map function {_named(spec.index_map)} for {origin}"
         if len(found) != len(dims):
@@ -102,7 +103,7 @@ def _place(spec: BlockSpec, dims: tuple[Any, ...], grid: tuple[Any, ...], index_
         return outs
 
     info = DebugInfo("pallas_call index_map", "index_map")
-    jaxpr, consts = trace_to_jaxpr(flat, [_INDEX] * len(grid) + list(index_avals), info)
+    jaxpr, consts = trace_to_jaxpr(flat, [_INDEX] * len(grid) + index_avals, info)
     if consts:
         raise ValueError(f"Index map function {_named(spec.index_map)} for {origin} must not capture constants: "
                          f"[{', '.join(aval_of(const).str_short(short_dtypes=True) for const in consts)}]")
@@ -123,26 +124,26 @@ def _named(fun: Any) -> str:
     return name if code is None else f"{name} at {code.co_filename}:{code.co_firstlineno}"
 
 
-def _mapping(spec: Any, aval: Any, grid: tuple[Any, ...], index_avals: Sequence[Any], origin: str) -> BlockMapping:
+def _mapping(spec: Any, aval: Any, grid: tuple[Any, ...], index_args: Any, origin: str) -> BlockMapping:
     space = None if type(aval) is ShapedArray else getattr(aval, "memory_space", None)
     if isinstance(aval, MemoryRef):
         aval = aval.inner_aval
-    if spec is no_block_spec or spec is None:
+    if spec is no_block_spec:
         spec = BlockSpec()
     if not isinstance(spec, BlockSpec):
         raise TypeError(f"the spec of {origin} is not a BlockSpec: {spec!r}")
     dims = block_dims(spec, aval.shape, origin)
     space = spec.memory_space if spec.memory_space is not None else space
-    return BlockMapping(dims, _place(spec, dims, grid, index_avals, origin), aval,
+    return BlockMapping(dims, _place(spec, dims, grid, index_args, origin), aval,
                         MemorySpace.DEFAULT if space is None else None if space is specs.UNSAID else space, origin,
                         spec.pipeline_mode)
 
 
 def _spread_specs(given: Any, tree: Any, paths: Sequence[Any], what: str, values: str) -> list[Any]:
-    """A spec for each leaf of a tree."""
+    """A spec for each leaf of a tree, from a tree that has None where that has."""
     if given is no_block_spec:
         return [no_block_spec] * tree.num_leaves
-    is_spec = lambda each: each is None or each is no_block_spec or isinstance(each, BlockSpec)
+    is_spec = lambda each: each is no_block_spec or isinstance(each, BlockSpec)
     if isinstance(given, list):
         given = tuple(given)
     leaves, own = tree_flatten(given, is_leaf=is_spec)
@@ -235,12 +236,13 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         num_index = _leaves_of_first(args, given.num_scalar_prefetch)
         static = tuple(int(size) if isinstance(size, (int, np.integer)) else None for size in given.grid)
         index_refs = [AbstractRef(aval, specs.TpuMemorySpace.SMEM) for aval in avals[:num_index]]
+        index_args = tree_unflatten(tree_flatten(args[:given.num_scalar_prefetch])[1], index_refs)
         rest_tree = tree_flatten(args[given.num_scalar_prefetch:])[1]
         in_given = _spread_specs(given.in_specs, rest_tree, in_paths[num_index:], "in_specs", "inputs")
         out_given = _spread_specs(given.out_specs, out_tree, out_paths, "out_specs", "out_shape")
-        mappings = [_mapping(spec, aval, static, index_refs, f"args{keystr(path)}")
+        mappings = [_mapping(spec, aval, static, index_args, f"args{keystr(path)}")
                     for spec, aval, (path, _) in zip(in_given, avals[num_index:], in_paths[num_index:], strict=True)]
-        mappings += [_mapping(spec, aval, static, index_refs, f"outputs{keystr(path)}")
+        mappings += [_mapping(spec, aval, static, index_args, f"outputs{keystr(path)}")
                      for spec, aval, (path, _) in zip(out_given, outs, out_paths, strict=True)]
         scratch, scratch_tree = tree_flatten(given.scratch_shapes, is_leaf=lambda each: hasattr(each, "get_ref_aval"))
         mapping = GridMapping(static, tuple(mappings), len(avals) - num_index, tuple(avals[:num_index]),

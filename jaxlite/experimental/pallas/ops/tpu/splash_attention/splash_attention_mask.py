@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,15 +23,14 @@ class Mask:
         raise NotImplementedError("a mask has no truth value; use `mask[:, :].any()`")
 
     def __or__(self, other: Mask) -> Mask:
-        return _Combined(np.logical_or, self, other)
+        return LogicalOr(self, other)
 
     def __and__(self, other: Mask) -> Mask:
-        return _Combined(np.logical_and, self, other)
+        return LogicalAnd(self, other)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Combined(Mask):
-    how: np.ufunc
     left: Mask
     right: Mask
 
@@ -43,73 +42,112 @@ class _Combined(Mask):
     def shape(self) -> tuple[int, ...]:
         return self.left.shape
 
+
+class LogicalOr(_Combined):
+    """What one of two masks lets a query see."""
+
     def __getitem__(self, index: Any) -> np.ndarray:
-        return self.how(self.left[index], self.right[index])
+        return self.left[index] | self.right[index]
 
 
-class _Rule(Mask):
-    """A mask by a rule on the positions of queries and keys."""
+class LogicalAnd(_Combined):
+    """What both of two masks let a query see."""
 
-    def __init__(self, shape: tuple[int, int], offset: int, shard_count: int, what: Any):
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return self.left[index] & self.right[index]
+
+
+class _ComputableMask(Mask):
+    """A mask by a rule, `mask_function`, on the positions of queries and keys, int[q_len, 1] and int[1, kv_len].
+
+    `q_sequence` are the positions of the queries, which a subclass may change.
+    """
+
+    def __init__(self, shape: tuple[int, int], mask_function: Callable[[Any, Any], Any], shard_count: int = 1):
         if shape[0] % (shard_count * shard_count) and shard_count > 1:
             raise ValueError(f"the number of queries, {shape[0]}, has to be a multiple of {shard_count * shard_count}, the "
                              "square of shard_count")
-        self._shape, self._key = tuple(shape), (type(self), tuple(shape), offset, what)
+        self._shape, self.mask_function = tuple(shape), mask_function
+        self.q_sequence = np.arange(shape[0], dtype=np.int32)
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self._shape
 
-    def sees(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        raise NotImplementedError(f"{type(self).__name__} has to define `sees`")
-
     def __getitem__(self, index: Any) -> np.ndarray:
         rows, columns = index
-        return self.sees(np.arange(self._shape[0])[rows][..., None], np.arange(self._shape[1])[columns])
+        return self.mask_function(self.q_sequence[rows][..., None], np.arange(self._shape[1], dtype=np.int32)[columns][None])
+
+    def _key(self) -> Any:
+        return type(self), self._shape, self.q_sequence.tobytes()
 
     def __eq__(self, other: Any) -> bool:
-        return isinstance(other, _Rule) and self._key == other._key
+        return isinstance(other, _ComputableMask) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return hash(self._key())
 
 
-class CausalMask(_Rule):
+class CausalMask(_ComputableMask):
     """Queries see keys up to their own position plus an offset."""
 
     def __init__(self, shape: tuple[int, int], offset: int = 0, shard_count: int = 1):
-        super().__init__(shape, offset, shard_count, None)
+        super().__init__(shape, self._sees, shard_count)
         self.offset = offset
 
-    def sees(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    def _sees(self, queries: Any, keys: Any) -> Any:
         return queries + self.offset >= keys
 
+    def _key(self) -> Any:
+        return *super()._key(), self.offset
 
-class LocalMask(_Rule):
+
+class LocalMask(_ComputableMask):
     """Queries see keys at most so many positions before and after; None is no limit."""
 
     def __init__(self, shape: tuple[int, int], window_size: tuple[int | None, int | None], offset: int, shard_count: int = 1):
-        super().__init__(shape, offset, shard_count, tuple(window_size))
-        self.window_size, self.offset = window_size, offset
+        super().__init__(shape, self._sees, shard_count)
+        self.window_size, self.offset = tuple(window_size), offset
 
-    def sees(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    def _sees(self, queries: Any, keys: Any) -> Any:
         before, after = self.window_size
-        seen = np.ones(np.broadcast_shapes(queries.shape, keys.shape), bool)
-        if before is not None:
-            seen &= queries + self.offset - before <= keys
-        if after is not None:
-            seen &= queries + self.offset + after >= keys
-        return seen
+        distance = queries + self.offset - keys
+        if before is None:
+            return distance >= (np.iinfo(np.int32).min if after is None else -after)
+        return distance <= before if after is None else (distance <= before) & (distance >= -after)
+
+    def _key(self) -> Any:
+        return *super()._key(), self.window_size, self.offset
 
 
-class FullMask(_Rule):
+class ChunkedCausalMask(_ComputableMask):
+    """Queries see keys up to their own position, in their own chunk of so many positions."""
+
+    def __init__(self, shape: tuple[int, int], chunk_size: int, shard_count: int = 1):
+        if chunk_size <= 0:
+            raise ValueError("chunk_size must be positive")
+        super().__init__(shape, self._sees, shard_count)
+        self.chunk_size = chunk_size
+
+    def _sees(self, queries: Any, keys: Any) -> Any:
+        return (queries // self.chunk_size == keys // self.chunk_size) & (queries >= keys)
+
+    def _key(self) -> Any:
+        return *super()._key(), self.chunk_size
+
+
+@dataclasses.dataclass(frozen=True)
+class FullMask(Mask):
     """Every query sees every key."""
 
-    def __init__(self, _shape: tuple[int, int]):
-        super().__init__(_shape, 0, 1, None)
+    _shape: tuple[int, int]
 
-    def sees(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        return np.ones(np.broadcast_shapes(queries.shape, keys.shape), bool)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return np.broadcast_to(np.True_, self._shape)[index]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -129,6 +167,12 @@ class NumpyMask(Mask):
     def __getitem__(self, index: Any) -> np.ndarray:
         return self.array[index]
 
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, NumpyMask) and np.array_equal(self.array, other.array)
+
+    def __hash__(self) -> int:
+        return hash((NumpyMask, self.array.shape, self.array.tobytes()))
+
 
 @dataclasses.dataclass(frozen=True)
 class MultiHeadMask(Mask):
@@ -137,6 +181,7 @@ class MultiHeadMask(Mask):
     masks: Sequence[Mask]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "masks", tuple(self.masks))
         shapes = sorted({mask.shape for mask in self.masks})
         if len(shapes) != 1:
             raise ValueError(f"the masks of all heads must have one shape, not {shapes}" if shapes else "there is no head")
@@ -166,6 +211,11 @@ def make_local_attention_mask(shape: tuple[int, int], window_size: tuple[int | N
                               ) -> np.ndarray:
     """The same for keys at most `window_size` positions before and after."""
     return LocalMask(shape, window_size, offset)[:, :]
+
+
+def make_chunk_attention_mask(shape: tuple[int, int], chunk_size: int) -> np.ndarray:
+    """The same for keys in the query's own chunk of so many positions, up to its own position."""
+    return ChunkedCausalMask(shape, chunk_size)[:, :]
 
 
 def make_random_mask(shape: tuple[int, int], sparsity: float, seed: int) -> np.ndarray:

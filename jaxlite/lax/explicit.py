@@ -457,6 +457,11 @@ def _random_longer(case: _Case, **params) -> list[Spec]:
     return [(*spec, *[None] * (case.results[0].ndim - len(spec)))]
 
 
+@_rule("random_gamma")
+def _random_gamma(case: _Case, **params) -> list[Spec]:
+    return [case.specs[1]]
+
+
 # --- fewer axes --------------------------------------------------------------------------------------
 
 
@@ -481,23 +486,18 @@ def _sort(case: _Case, *, dimension: int, **params) -> list[Spec]:
     return [spec] * len(case.results)
 
 
-@_rule("top_k")
-def _top_k(case: _Case, *, axis: int = -1, **params) -> list[Spec]:
+@_rule("top_k", "approx_top_k")
+def _top_k(case: _Case, *, axis: int = -1, reduction_dimension: int | None = None, **params) -> list[Spec]:
     (spec,) = case.specs
-    axis %= len(spec)
+    axis = (axis if reduction_dimension is None else reduction_dimension) % len(spec)
     case.require_whole(0, [axis], "The input should be unsharded over the axis along which to compute the top_k values. Got "
                                   f"input type={case.avals[0].str_short()} and axis={axis}")
     return [_whole(spec, [axis])] * 2
 
 
 @_rule("fft")
-def _fft(case: _Case, *, fft_lengths: Sequence[int], **params) -> list[Spec]:
-    (spec,) = case.specs
-    if case.results[0].shape == case.avals[0].shape:
-        return [spec]  # XLA gathers what it needs, as in JAX
-    axes = range(len(spec) - len(fft_lengths), len(spec))
-    case.require_whole(0, axes, f"fft operand must be unsharded along the transformed axes. Got {case.avals[0].str_short()}")
-    return [_whole(spec, axes)]
+def _fft(case: _Case, **params) -> list[Spec]:
+    return case.specs  # XLA gathers what it needs, as in JAX
 
 
 @_rule("cholesky", "eig", "eigh", "lu", "lu_solve", "qr", "geqrf", "ormqr", "svd", "schur", "hessenberg", "householder_product",
@@ -730,6 +730,8 @@ def _select_and_scatter_add(case: _Case, **params) -> list[Spec]:
 @_rule("gather")
 def _gather(case: _Case, *, dimension_numbers, slice_sizes: Sequence[int], **params) -> list[Spec]:
     (shape, operand), (_, indices) = ((aval.shape, spec) for aval, spec in zip(case.avals[:2], case.specs[:2], strict=True))
+    if not case.results[0].ndim:
+        return [()]
     numbers = dimension_numbers
     batched = tuple(numbers.operand_batching_dims)
     partial = [axis for axis, size in enumerate(slice_sizes) if size != shape[axis] and axis not in batched]

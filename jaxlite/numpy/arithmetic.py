@@ -13,8 +13,9 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
-from jaxlite.core.aval import Ints
+from jaxlite.core.aval import Ints, layouts
 from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import (
     api,
@@ -167,8 +168,12 @@ def where_same(condition, x, y):
     shapes = [shape_of(value) for value in (condition, x, y)]
     if not shapes[1] == shapes[2] or shapes[0] and shapes[0] != shapes[1]:
         shape = shaping.common_shape(*shapes)
+        given = condition, x, y
         condition = stretch(condition, shape) if shapes[0] else condition
         x, y = stretch(x, shape), stretch(y, shape)
+        if layouts.exist and (whole := [value for value, own in zip(given, shapes, strict=True) if own == shape]):
+            condition, x, y = (placement.laid_out_as(value, whole[-1]) if own and own != shape else value
+                               for value, own in zip((condition, x, y), shapes, strict=True))
     return lax.select_n(condition, y, x)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, errors, source
-from jaxlite.core.aval import Ints
+from jaxlite.core.aval import Ints, layouts
 from jaxlite.core.symbolic import Dim, slice_bounds, smallest
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
@@ -468,7 +468,11 @@ def read(x, index, mode: str | GatherScatterMode | None = None, fill_value=None,
     if new:
         return shaping.expand_dims(x, new)
     items = canonical_index(index, shape)
-    if _is_box(items) and (parsed is not _FILL or all([not isinstance(item, (Tracer, ArrayImpl)) for item in items])):
+    # One element is everywhere; a slice of size 1 would have to be split as the array is.
+    is_element = layouts.exist and aval_of(x).layout is not None and len(shape) > 1 and _is_box(items) and (
+        [type(item) not in (slice, Span) for item in items if item is not None and item is not ...] == [True] * len(shape))
+    if not is_element and _is_box(items) and (
+            parsed is not _FILL or all([not isinstance(item, (Tracer, ArrayImpl)) for item in items])):
         return _read_box(x, items, parsed, fill_value, wrap)
     items, expanded = _bools_as_arrays(items, len(shape))
     if expanded:

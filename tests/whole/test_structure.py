@@ -366,7 +366,7 @@ def test_version_has_one_source():
 
 
 # Primitives of `lax` that type results over explicit axes themselves, take no arrays, or refuse arrays that are sharded so.
-WITHOUT_SHARDING_RULE = set("after_all approx_top_k axis_index cond create_token custom_linear_solve dce_sink device_put iota "
+WITHOUT_SHARDING_RULE = set("after_all axis_index cond create_token custom_linear_solve dce_sink device_put iota "
                             "reduce reduce_window rng_bit_generator rng_uniform scan select_and_scatter sharding_constraint "
                             "while".split())
 

@@ -731,6 +731,7 @@ optimization_barrier_p = Primitive("optimization_barrier", multiple_results=True
 copy_p.def_abstract_eval(lambda x: x)
 stop_gradient_p.def_abstract_eval(lambda x: x)
 optimization_barrier_p.def_abstract_eval(lambda *avals: list(avals))
+optimization_barrier_p.knows_vma = True  # each of them varies as before
 
 
 dimension_value_p = Primitive("dim_as_value")

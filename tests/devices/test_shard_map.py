@@ -443,6 +443,11 @@ if (test_on_eight_devices := own_process(__file__)) is None:
                                        jax.grad(lambda x: 3.0)(x), jnp.zeros(x.shape))) == [
             "float32[2,4]{V:x}", "float32[3]{V:x}", "int32[2,4]{V:x}", "float32[2,4]{V:x}", "float32[2,4]"]
 
+    def test_a_barrier_leaves_what_is_the_same_everywhere_as_it_is():
+        fun = over(lambda x, w: lax.optimization_barrier((x * 2, w + 1)), (P("x"), P()), (P("x"), P()))
+        close(jax.jit(fun)(X, W), (X * 2, W + 1))
+        close(jax.grad(lambda x, w: sum(each.sum() for each in fun(x, w)), (0, 1))(X, W), (np.full_like(X, 2), np.ones_like(W)))
+
     def test_loops_of_functions_that_know_nothing_of_meshes():
         def fun(x):
             key = jax.random.fold_in(jax.random.key(0), lax.axis_index("x"))

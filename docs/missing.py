@@ -42,7 +42,6 @@ _REASONS = {
     "jax.tools": "they print programs; use `jax.jit(f).lower(x)`",
     "jax.cloud_tpu_init": "it sets up TPU machines of a cloud",
     "jax.experimental.thunky": "it writes programs for XLA's runtime on NVIDIA GPUs, and is new in JAX 0.12",
-    "jax.experimental.transfer": "it needs XLA's server for transfers between processes",
     "jax.experimental.fused": "it is for a compiler that is not part of jaxlib",
     "jax.experimental.control_deps": "it is for the TPU's scheduler",
     "jax.example_libraries.": "they are imports of the module",

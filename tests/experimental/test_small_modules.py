@@ -1,6 +1,9 @@
 """Modules of `experimental` of a few names: generators with a state, LSTM layers, the cache's folder, pjit,
 fusions, kernels' times."""
 
+import os
+import subprocess
+import sys
 import types
 
 import numpy as np
@@ -8,13 +11,14 @@ import pytest
 
 import jaxlite as jax
 import jaxlite.numpy as jnp
-from jaxlite.experimental import ode, rnn
+from jaxlite.experimental import ode, rnn, transfer
 from jaxlite.experimental.compilation_cache import compilation_cache
 from jaxlite.experimental.mosaic.gpu import profiler
 from jaxlite.experimental.overlap import program_order
 from jaxlite.experimental.pallas import fuser
 from jaxlite.experimental.pjit import pjit
 from jaxlite.experimental.random import stateful_rng
+from jaxlite.sharding import SingleDeviceSharding
 
 # --- generators with a state ---------------------------------------------------------------------
 
@@ -186,3 +190,32 @@ def test_the_first_argument_as_a_vector():
     vector, unravel = jax.flatten_util.ravel_pytree(tree)
     double = ode.ravel_first_arg(lambda y, t: jax.tree.map(lambda leaf: leaf * t, y), unravel)
     np.testing.assert_array_equal(double(vector, 2.0), 2 * vector)
+
+
+OFFERS = """
+import jaxlite as jax, jaxlite.numpy as jnp
+from jaxlite.experimental.transfer import start_transfer_server
+server = start_transfer_server(jax.devices()[0].client, "127.0.0.1:0", ["127.0.0.1:0"])
+server.await_pull(7, {"x": jnp.arange(4.0), "y": (jnp.ones((2, 3), jnp.bfloat16),)})
+print(server.address(), flush=True)
+input()
+"""
+
+
+def test_arrays_of_another_process():
+    path = os.pathsep.join(sys.path)
+    with subprocess.Popen([sys.executable, "-c", OFFERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "PYTHONPATH": path}) as other:
+        device = jax.devices()[0]
+        server = transfer.start_transfer_server(device.client, "127.0.0.1:0", ["127.0.0.1:0"])
+        connection = server.connect(other.stdout.readline().strip())
+        typed = lambda shape, dtype: jax.ShapeDtypeStruct(shape, dtype, sharding=SingleDeviceSharding(device))
+        found = connection.pull(7, {"x": typed((4,), np.float32), "y": (typed((2, 3), jnp.bfloat16),)})
+        np.testing.assert_array_equal(found["x"] + 1, np.arange(4) + 1)
+        assert found["y"][0].dtype == jnp.bfloat16 and found["x"].sharding == SingleDeviceSharding(device)
+        other.communicate("\n")
+    assert connection.pull(8, []) == []
+    with pytest.raises(ValueError, match="has no sharding"):
+        connection.pull(9, jax.ShapeDtypeStruct((4,), np.float32))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no such luck"):
+        np.asarray(transfer.make_error_array(typed((4,), np.float32), "no such luck"))

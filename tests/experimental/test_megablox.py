@@ -5,7 +5,9 @@ import pytest
 
 import jaxlite as jax
 import jaxlite.numpy as jnp
+from jaxlite.experimental.pallas.ops.tpu import megablox
 from jaxlite.experimental.pallas.ops.tpu.megablox import gmm
+from jaxlite.experimental.pallas.ops.tpu.megablox.gmm import tgmm
 
 SIZES = np.array([2, 5, 0, 3], np.int32)
 STARTS = [0, 2, 7, 7, 10]
@@ -46,3 +48,16 @@ def test_some_of_the_groups():
         gmm(LHS, RHS, SIZES, group_offset=np.array([0]))
     with pytest.raises(ValueError, match="one matrix for each group"):
         gmm(LHS, RHS[0], SIZES)
+
+
+def test_columns_and_rows_in_groups():
+    rows = RNG.normal(size=(10, 3)).astype(np.float32)
+    expected = np.stack([LHS[start:stop].T @ rows[start:stop] for start, stop in zip(STARTS[:-1], STARTS[1:], strict=True)])
+    close = lambda found, wanted: np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    close(tgmm(LHS.T, rows, SIZES), expected)
+    some = jax.jit(lambda first, **options: tgmm(LHS.T, rows, SIZES, group_offset=first, num_actual_groups=2, **options))
+    close(some(np.int32(1)), expected[1:3])
+    close(some(np.int32(2), existing_out=jnp.ones((2, 4, 3))), expected[2:] + 1)
+    assert tgmm(LHS.T, rows, SIZES, jnp.bfloat16).dtype == jnp.bfloat16 and megablox.gmm is gmm
+    with pytest.raises(ValueError, match="existing_out is of dtype"):
+        some(np.int32(2), existing_out=jnp.ones((2, 4, 3), jnp.float16))

@@ -6,7 +6,9 @@ import pytest
 import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite.experimental.pallas.ops.gpu import attention, decode_attention, layer_norm, rms_norm, softmax
+from jaxlite.experimental.pallas.ops.gpu import paged_attention as gpu_paged
 from jaxlite.experimental.pallas.ops.tpu import flash_attention as flash
+from jaxlite.experimental.pallas.ops.tpu import ragged_paged_attention as ragged
 from jaxlite.experimental.pallas.ops.tpu.paged_attention import paged_attention
 from jaxlite.experimental.pallas.ops.tpu.paged_attention.quantization_utils import quantize_to_int8
 
@@ -109,3 +111,54 @@ def test_normalization():
 def test_what_does_not_fit_is_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_attention_of_sequences_of_different_lengths_over_pages():
+    rng = np.random.default_rng(0)
+    draw = lambda *shape: rng.normal(size=shape).astype(np.float32)
+    q, pages = draw(20, 4, 16), draw(9, 4, 4, 16)
+    lengths, starts, count = np.array([5, 7, 12, 0], np.int32), np.array([0, 1, 8, 18, 99], np.int32), np.array([3], np.int32)
+    indices = np.array([[2, 0, 7], [1, 8, 5], [3, 4, 6], [0, 0, 0]], np.int32)
+
+    def expected(scale, window, cap, k_scale=1.0, v_scale=1.0):
+        out = np.zeros_like(q)
+        for sequence in range(3):
+            own = pages[indices[sequence]].reshape(-1, 4, 16)
+            for row in range(starts[sequence], starts[sequence + 1]):
+                last = lengths[sequence] - (starts[sequence + 1] - row) + 1
+                for head in range(4):
+                    keys, values = (own[max(0, last - window):last, 2 * (head // 2) + side] for side in range(2))
+                    logits = keys @ q[row, head] * scale * k_scale
+                    weights = np.exp(cap * np.tanh(logits / cap))
+                    out[row, head] = weights @ values / weights.sum() * v_scale
+        return out
+
+    args = (q, pages, lengths, indices, starts, count)
+    found = jaxlite.jit(lambda *args: ragged.ragged_paged_attention(*args, sm_scale=0.3, sliding_window=3, soft_cap=2.0))(*args)
+    np.testing.assert_allclose(found, expected(0.3, 3, 2.0), rtol=1e-4, atol=1e-5)
+    found = ragged.ref_ragged_paged_attention(*args, sm_scale=0.3, k_scale=0.5, v_scale=2.0)
+    np.testing.assert_allclose(found, expected(0.3, 99, 1e6, 0.5, 2.0)[:18], rtol=1e-4, atol=1e-5)
+    ragged.dynamic_validate_inputs(*args)
+    for wrong, message in (({0: q[:, :3]}, "num_q_heads=3 must be divisible"), ({5: count[0]}, r"num_seqs.shape=\(\) must be"),
+                           ({2: lengths[:2]}, r"Expected kv_lens.shape=\(2,\) to be \(4,\)"),
+                           ({4: starts.astype(np.int16)}, "must be int32"), ({0: q[..., :8]}, "Q head_dim 8 must be"),
+                           ({2: lengths + 8}, "pages_per_seq=3 must be greater"), ({2: lengths - 5}, "q_len=1 of sequence 0")):
+        with pytest.raises(ValueError, match=message):
+            ragged.dynamic_validate_inputs(*[wrong.get(index, each) for index, each in enumerate(args)])
+    with pytest.raises(ValueError, match=r"num_kv_pages_per_block=4 must be in range \(0, 3\]"):
+        ragged.ragged_paged_attention(*args, num_kv_pages_per_block=4)
+
+
+def test_attention_over_pages_of_the_gpu():
+    rng = np.random.default_rng(1)
+    draw = lambda *shape: rng.normal(size=shape).astype(np.float32)
+    q, k, v, scales = draw(2, 4, 16), draw(2, 5, 3, 16), draw(2, 5, 3, 16), abs(draw(2, 5, 3))
+    table, lengths = np.array([[4, 1], [0, 2]], np.int32), np.array([5, 2], np.int32)
+    own = lambda pages: pages[:, table].swapaxes(0, 1).reshape(2, 2, 6, 16).swapaxes(1, 2)
+    for count in (lengths, None):
+        found = gpu_paged.paged_attention(q, k, v, table, count, scales, 2 * scales, attn_logits_soft_cap=2.0)
+        expected = gpu_paged.paged_attention_reference(q, own(k * scales[..., None]), own(2 * v * scales[..., None]), count,
+                                                       attn_logits_soft_cap=2.0)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    plain = gpu_paged.paged_attention(q, k, v, table, lengths)
+    np.testing.assert_allclose(plain, decode_attention.gqa(q, own(k), own(v), kv_seq_len=lengths, sm_scale=1.0), rtol=1e-5)

@@ -20,7 +20,8 @@ _ROUNDED, _FLOAT = "bfloat16", np.dtype(np.float32)
 _CALLED = 7  # rows, columns and depth of matrices of which each is a call,
 _OWN = 3  # but for those with so few rows and columns, or so little depth
 _LIBRARY = 4096  # products from which on their sums are the library's
-_INLINE = 12  # rows, columns and depth of matrices that are multiplied faster than called for
+_INLINE = 2048  # products of elements for a matrix, up to which a loop over them takes less time than a call,
+_DEEPEST, _DEEPEST_ALONE = 8, 12  # if it sums up so many at most: in a batch, but not along the last axis, and for one matrix
 
 
 def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, Any], in_loop: bool) -> bool:
@@ -47,13 +48,16 @@ def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, 
     depth = left[contract[0]]
     matrices = math.prod(left[:count])
     rows, columns = (math.prod(shape) // (matrices * depth) for shape in (left, right))
-    largest = max(rows, columns, depth)
-    is_own = largest <= _CALLED and min(max(rows, columns), depth) <= _OWN and dtype.kind != "c"
-    if min(rows, columns) == 1 or is_own:
+    widest = max(rows, columns)
+    is_small = max(widest, depth) <= _CALLED
+    if is_small and min(widest, depth) <= _OWN and dtype.kind != "c" and min(rows, columns) > 1 or widest == 1:
         return False
-    if matrices * rows * columns * depth >= _LIBRARY:
-        return largest <= _CALLED and (is_rounded or dtype == _FLOAT)
-    return in_loop and largest <= _INLINE
+    if in_loop:
+        is_alone = matrices == 1 and min(rows, columns) > 1
+        deepest = _DEEPEST_ALONE if is_alone else _DEEPEST if other[0] < len(right) - 1 else _CALLED
+        return depth <= deepest and rows * columns * depth <= _INLINE
+    return (is_small and min(rows, columns) > 1 and (is_rounded or dtype == _FLOAT)
+            and matrices * rows * columns * depth >= _LIBRARY)
 
 
 def summed(ctx: Any, lhs: Any, rhs: Any, shapes: tuple[Any, Any], dimension_numbers: Any, dtypes: tuple[Any, Any]) -> Any:
@@ -68,16 +72,31 @@ def summed(ctx: Any, lhs: Any, rhs: Any, shapes: tuple[Any, Any], dimension_numb
     rhs_axes = [each if each < count else place if each == other else each + rows for each in range(len(right))]
     extents = dict(zip(lhs_axes, left, strict=True)) | dict(zip(rhs_axes, right, strict=True))
     shape = tuple([extents[each] for each in range(len(extents))])
-    first = _unlike_others(len(shape), lhs, rhs) if math.prod(shape) >= _LIBRARY else 0
+    first = 0 if ctx.in_loop else _unlike_others(len(shape), lhs, rhs)
     shape, wide = (*[1] * first, *shape), _FLOAT if dtype == _ROUNDED else dtype
     factors = [ctx.convert(ctx.value("stablehlo.broadcast_in_dim", [value], shape, dtype,
                                      broadcast_dimensions=ctx.i64s([first + each for each in places])), shape, wide)
                for value, places in ((lhs, lhs_axes), (rhs, rhs_axes))]
     terms = ctx.value("stablehlo.multiply", factors, shape, wide)
-    value = reduce_by_monoid(ctx, "sum", terms, shape, wide, [first + place])
     kept = (*shape[:first + place], *shape[first + place + 1:])
+    if ctx.in_loop:
+        value = _sum_in_loop(ctx, terms, kept, wide, place)
+    else:
+        value = reduce_by_monoid(ctx, "sum", terms, shape, wide, [first + place])
     value = value if wide == result else ctx.convert(value, kept, result)
     return ctx.value("stablehlo.reshape", [value], kept[first:], result) if first else value
+
+
+def _sum_in_loop(ctx: Any, terms: Any, shape: tuple[int, ...], dtype: Any, axis: int) -> Any:
+    """A sum along an axis that XLA does not recognize as one for its library, and computes in a loop."""
+    scalar = ctx.tensor_type((), dtype)
+    operation = ctx.op("stablehlo.reduce", [terms, ctx.constant(0, dtype)], [ctx.tensor_type(shape, dtype)],
+                       {"dimensions": ctx.i64s([axis])}, regions=1)
+    body = ctx.region(operation, 0, [scalar, scalar])
+    total, term = body.arguments
+    negative = body.value("stablehlo.negate", [term], (), dtype)
+    body.op("stablehlo.return", [body.value("stablehlo.subtract", [total, negative], (), dtype)], [])
+    return operation.result
 
 
 def _unlike_others(rank: int, *values: Any) -> int:

@@ -127,20 +127,30 @@ def test_batches_of_small_matrices(equation, is_sum):
     ((300, 4, 4), (300, 4, 4), "float32", True, True),
     ((300, 4, 4), (300, 4, 4), "bfloat16", True, True),
     ((300, 4, 4), (300, 4, 4), "float16", False, False),
-    ((300, 4, 4), (300, 4, 4), "float64", False, False),
+    ((300, 4, 4), (300, 4, 4), "float64", False, True),
     ((300, 3, 3), (300, 3, 3), "float32", False, False),
-    ((300, 8, 4), (300, 4, 4), "float32", False, False),
-    ((300, 4, 4), (300, 4, 1), "float32", False, False),
+    ((300, 8, 4), (300, 4, 4), "float32", False, True),
+    ((300, 4, 4), (300, 4, 1), "float32", False, True),
+    ((300, 4, 9), (300, 9, 4), "float32", False, False),
     ((9, 4, 4), (9, 4, 4), "float32", False, True),
     ((10, 12), (12, 8), "float64", False, True),
+    ((10, 13), (13, 8), "float64", False, False),
+    ((64, 4), (4, 9), "float32", False, False),
     ((3, 3), (3, 3), "complex64", False, True),
-    ((3, 3), (3, 3), "float32", False, False),
-    ((13, 4), (4, 4), "float32", False, False)])
+    ((3, 3), (3, 3), "float32", False, False)])
 def test_which_products_are_sums(left, right, dtype, alone, in_loop, x64):
     x, y = jnp.ones(left, dtype), jnp.ones(right, dtype)
     step = jax.jit(lambda x, y: x @ y)
     assert is_summed(step, x, y) == alone
     assert is_summed(lambda x, y: lax.map(lambda _: step(x, y), jnp.arange(2)), x, y) == in_loop
+
+
+def test_sums_in_a_loop_need_no_library(x64):
+    x = np.random.default_rng(0).standard_normal((300, 4, 4)) / 4
+    x[3, 1, 2] = np.nan
+    powers = jax.jit(lambda x: lax.fori_loop(0, 5, lambda _, y: x @ y, x)).lower(x).compile()
+    assert not re.search(r"ynn_fusion| dot\(", powers.as_text())
+    np.testing.assert_allclose(powers(x), np.linalg.matrix_power(x, 6), rtol=1e-9, atol=1e-12)
 
 
 def test_rounded_products_are_summed_up_as_floats():

@@ -194,6 +194,7 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
     _write_repeated(values, found)
     _write_complex(values, found)
     _write_rounded(values, found)
+    _write_searched(values, found)
     if needed > _LONG_KERNEL:
         _cut_long_kernels(values, found)
 
@@ -430,6 +431,17 @@ def _write_rounded(values: list[_Value], found: dict[Any, str]) -> None:
                 others = [user for user in operand.users if user is not value]
                 if operand.is_loop and operand.operands and not all(user.is_loop for user in others):
                     found.setdefault(operand.var, f"summed up as floats, and read ({operand.size} elements)")
+
+
+def _write_searched(values: list[_Value], found: dict[Any, str]) -> None:
+    """Choose what the position of an extreme is searched in, which takes two passes: each would compute and write it."""
+    from lowering.rules.reductions import takes_two_passes  # loaded with the program's own rules
+
+    for value in values:
+        if value.name in ("argmax", "argmin") and takes_two_passes(value.eqn.invars[0].aval, value.eqn.params["axes"][0]):
+            for operand in value.operands:
+                if operand.name in ELEMENTWISE and operand.operands:
+                    found.setdefault(operand.var, f"searched for its {value.name} in two passes ({operand.size} elements)")
 
 
 def _write_counters(values: list[_Value], found: dict[Any, str]) -> None:

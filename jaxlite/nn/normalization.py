@@ -16,7 +16,7 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_inexact
+from jaxlite.numpy.api import api, as_array, check_arrays, promote_inexact
 from jaxlite.numpy.reductions import is_name, split_axes
 
 
@@ -136,7 +136,7 @@ def one_hot(x, num_classes: int, *, dtype: Any = None, axis: int | Hashable = -1
     Args:
       axis: where the classes are in the result; or the name of an axis that `vmap` binds, which has one class at each place.
     """
-    x = as_arrays("one_hot", x)
+    x = jnp.asarray(x)
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "one_hot")
     if isinstance(num_classes, Tracer):
         raise ConcretizationTypeError(num_classes, "The number of classes of one_hot is part of a shape.")

@@ -46,6 +46,11 @@ def _sized(name: str, size, longest: int, call: Callable[[int], tuple[Any, ...]]
         return [each if number in whole else _cut(each, count) for number, each in enumerate(results)]
 
 
+def _needed(size, fill_value):
+    """A fill value, or None where nothing is filled up."""
+    return None if size is None else fill_value
+
+
 def _cut(x, count: int):
     """The first elements, by the host: another size would be another program."""
     aval = aval_of(x)
@@ -109,9 +114,8 @@ def unique(ar, return_index: bool = False, return_inverse: bool = False, return_
 
 def _distinct(name: str, ar, index: bool, inverse: bool, counts: bool, axis, equal_nan: bool, size, fill_value):
     check_arrays(name, ar)
-    if size is None:
-        fill_value = None  # nothing is filled up
-    elif fill_value is not None:
+    fill_value = _needed(size, fill_value)
+    if fill_value is not None:
         check_arrays(name, fill_value)
     aval = aval_of(ar)
     if axis is None:
@@ -294,6 +298,7 @@ def intersect1d(ar1, ar2, assume_unique: bool = False, return_indices: bool = Fa
       size, fill_value: as in `unique`; what fills up the indices is the size of the array.
     """
     first, second = _pair("intersect1d", ar1, ar2)
+    fill_value = _needed(size, fill_value)
     results = _sized("intersect1d", size, min(first, second), lambda size: _intersection(
         ar1, ar2, fill_value, size=size, indices=bool(return_indices), unique=bool(assume_unique)), ar1, ar2)
     return tuple(results) if return_indices else results[0]
@@ -338,6 +343,7 @@ def setdiff1d(ar1, ar2, assume_unique: bool = False, *, size: int | None = None,
     `size` is as in `unique`; `fill_value` is 0 by default.
     """
     first, _ = _pair("setdiff1d", ar1, ar2)
+    fill_value = _needed(size, fill_value)
     return _sized("setdiff1d", size, first, lambda size: _difference(
         ar1, ar2, 0 if fill_value is None else fill_value, size=size, unique=bool(assume_unique)), ar1, ar2)[0]
 
@@ -371,6 +377,7 @@ def setxor1d(ar1, ar2, assume_unique: bool = False, *, size: int | None = None, 
     NaN of the two arrays are not equal.
     """
     first, second = _pair("setxor1d", ar1, ar2)
+    fill_value = _needed(size, fill_value)
     return _sized("setxor1d", size, first + second, lambda size: _exclusive(
         ar1, ar2, fill_value, size=size), ar1, ar2)[0]
 

@@ -258,7 +258,8 @@ def multivariate_normal(key, mean, cov, shape=None, dtype=None, method: str = "c
     else:
         vectors, values, _ = jnp.linalg.svd(cov)
         factor = vectors * lax.sqrt(jnp.expand_dims(values, -2))
-    return mean + jnp.einsum("...ij,...j->...i", factor, _normal(key, (*shape, size), dtype))
+    drawn = jnp.einsum("...ij,...j->...i", factor, _normal(key, (*shape, size), dtype))
+    return jnp.broadcast_to(mean, drawn.shape) + drawn
 
 
 @sampler("n", "shape", "dtype", "m")

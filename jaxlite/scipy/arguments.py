@@ -9,6 +9,7 @@ from typing import Any
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import as_array, check_arrays, promote_dtypes_inexact
+from jaxlite.numpy.creation import asarray
 
 
 def floats(name: str, *args, complex: bool = False):
@@ -24,6 +25,16 @@ def floats(name: str, *args, complex: bool = False):
     if not complex and dtypes.kind(aval_of(arrays[0]).dtype) != "f":
         raise TypeError(f"{name} does not accept dtype {aval_of(arrays[0]).dtype}. Accepted dtypes are subtypes of floating.")
     return arrays[0] if len(arrays) == 1 else arrays
+
+
+def of_lists(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: lists of numbers are arguments too."""
+
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        return function(*map(asarray, args), **{name: asarray(x) for name, x in kwargs.items()})
+
+    return wrapped
 
 
 def in_working_precision(function: Callable[..., Any]) -> Callable[..., Any]:

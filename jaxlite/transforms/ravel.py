@@ -72,5 +72,5 @@ class _Unravel:
             raise ValueError(f"unravel function given array of shape {given.shape}, but expected shape {shape}")
         pieces = shaping.split(as_array(flat), [aval.size for aval in avals], 0) if avals else []
         return tree_unflatten(self.tree, [
-            shaping.convert(shaping.reshape(piece, aval.shape), given.dtype if keeps_dtype else aval.dtype, False)
+            shaping.reshape(piece, aval.shape) if keeps_dtype else shaping.convert(shaping.reshape(piece, aval.shape), aval.dtype, False)
             for piece, aval in zip(pieces, avals, strict=True)])

@@ -19,6 +19,12 @@ def test_ravel_and_back():
     tree = unravel(vector * 2)
     assert tree["a"].dtype == np.int32 and tree["b"][0].shape == (2, 1) and tree["b"][1].shape == ()
     np.testing.assert_array_equal(tree["a"], [0, 2, 4])
+    vector, unravel = ravel_pytree([1.0, 2.0])
+    assert unravel(vector)[0].weak_type and not unravel(jnp.ones(2))[0].weak_type
+
+
+def test_vectors_that_do_not_fit():
+    vector, unravel = ravel_pytree(TREE)
     with pytest.raises(ValueError, match="shape"):
         unravel(vector[:3])
     with pytest.raises(TypeError, match="dtype"):

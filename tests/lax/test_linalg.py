@@ -371,6 +371,11 @@ def test_determinants(rng):
     close(by_qr.sign * np.exp(by_qr.logabsdet), np.linalg.det(matrices[8]), f32, 1000)
     sign, logarithm = linalg.slogdet(np.zeros((2, 2), f32))
     assert float(sign) == 0 and float(logarithm) == -np.inf
+    for n in (1, 2, 3):
+        half = (np.arange(n * n).reshape(n, n) + 2 * np.eye(n)).astype(jnp.bfloat16)
+        sign, logarithm = linalg.slogdet(half)
+        assert sign.dtype == logarithm.dtype == jnp.bfloat16
+        close(float(sign) * np.exp(float(logarithm)), np.linalg.det(half.astype(f32)), np.float32, 1e5)
     assert np.isfinite(linalg.slogdet(np.eye(50, dtype=f32) * 1e-5).logabsdet)  # where det itself underflows
 
 

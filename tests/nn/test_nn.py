@@ -195,6 +195,7 @@ def test_one_hot():
     near(nn.one_hot(classes, 3, axis=0, dtype=np.int32), expected.T)
     assert nn.one_hot(classes, 3, dtype=bool).dtype == bool
     near(nn.one_hot(np.array(1), 3), [0, 1, 0])
+    near(nn.one_hot([0, 2, 5, -1], 3), expected)
     assert nn.one_hot(np.zeros((2, 0), int), 3).shape == (2, 0, 3)
 
 

@@ -176,6 +176,7 @@ def test_strict_promotion_is_about_the_arguments():
         assert jnp.polyfit(x[0], x[1], 1).shape == (2,) and scipy.special.multigammaln(x + 3, 2).shape == (2, 2)
         assert scipy.stats.multinomial.logpmf(i[:2], 1, x[0] / 3).shape == ()
         assert jnp.count_nonzero(x > 1) == 3 and jnp.gradient(x[0] > 1).tolist() == [1, 1]
+        assert jax.random.multivariate_normal(jax.random.key(0), x[0], jnp.eye(2), (3,)).shape == (3, 2)
         assert jnp.array_equiv(jnp.full(2, 2, jnp.bfloat16), 2.0) and jnp.isclose(i, i, i, i).all()
         for function in (
                 lambda: jnp.cov(x, fweights=i[1:]), lambda: scipy.special.owens_t(x, x), lambda: scipy.stats.mode(x, axis=1),

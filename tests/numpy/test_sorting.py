@@ -265,6 +265,7 @@ def test_unique_fills_up_and_cuts_off():
     assert given.tolist() == [1, 2, 3, 9, 9]
     assert [each.tolist() for each in cut] == [[1, 2], [1, 2], [2, 0, 1, 2, 0], [2, 1]]
     assert jnp.unique(x[:0], size=2, fill_value=5).tolist() == [5, 5]
+    assert jnp.intersect1d(x, x, fill_value="unused").tolist() == jnp.unique(x, fill_value=2**40).tolist() == [1, 2, 3]
 
 
 def test_unique_of_the_array_api_tells_nan_apart():

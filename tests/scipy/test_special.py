@@ -264,6 +264,9 @@ ERRORS = [
 def test_some_take_lists():
     for fun in (special.ndtr, special.log_ndtr, special.spence):
         np.testing.assert_array_equal(fun([0.25, 0.5]), fun(np.float32([0.25, 0.5])))
+    np.testing.assert_allclose(special.expn([1, 2], 0.5), oracle.expn([1, 2], 0.5), rtol=1e-5)
+    np.testing.assert_allclose(special.hyp1f1(0.5, 1.5, x=[0.5]), oracle.hyp1f1(0.5, 1.5, [0.5]), rtol=1e-5)
+    np.testing.assert_allclose(special.hyp2f1(1, 2, 3, [0.5]), oracle.hyp2f1(1, 2, 3, [0.5]), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("call", "error", "message"), ERRORS)

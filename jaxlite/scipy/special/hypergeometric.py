@@ -15,7 +15,7 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import api
-from jaxlite.scipy.arguments import in_working_precision
+from jaxlite.scipy.arguments import in_working_precision, of_lists
 from jaxlite.scipy.special.gammas import gammasgn
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
@@ -98,6 +98,7 @@ def _hyp1f1_jvp(primals, tangents):
 
 
 @api
+@of_lists
 @in_working_precision
 def hyp1f1(a, b, x):
     """Kummer's confluent hypergeometric function 1F1(a; b; x), of real arguments.
@@ -164,6 +165,7 @@ def _hyp2f1_jvp(primals, tangents):
 
 
 @api
+@of_lists
 @in_working_precision
 def hyp2f1(a, b, c, x):
     """Gauss' hypergeometric function 2F1(a, b; c; x), of real arguments with x <= 1; NaN beyond.

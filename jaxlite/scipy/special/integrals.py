@@ -18,7 +18,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, promotes_inside
-from jaxlite.scipy.arguments import in_working_precision, polynomial
+from jaxlite.scipy.arguments import in_working_precision, of_lists, polynomial
 from jaxlite.scipy.special.gammas import digamma
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
@@ -132,6 +132,7 @@ def _expn_jvp(primals, tangents):
 
 
 @api
+@of_lists
 @in_working_precision
 def expn(n, x):
     """The exponential integral E_n: that of exp(-x t) / t^n from 1 to infinity.

@@ -71,6 +71,7 @@ class _Unravel:
         if given.shape != shape:
             raise ValueError(f"unravel function given array of shape {given.shape}, but expected shape {shape}")
         pieces = shaping.split(as_array(flat), [aval.size for aval in avals], 0) if avals else []
-        return tree_unflatten(self.tree, [
-            shaping.reshape(piece, aval.shape) if keeps_dtype else shaping.convert(shaping.reshape(piece, aval.shape), aval.dtype, False)
-            for piece, aval in zip(pieces, avals, strict=True)])
+        leaves = [shaping.reshape(piece, aval.shape) for piece, aval in zip(pieces, avals, strict=True)]
+        if not keeps_dtype:
+            leaves = [shaping.convert(leaf, aval.dtype, False) for leaf, aval in zip(leaves, avals, strict=True)]
+        return tree_unflatten(self.tree, leaves)

@@ -31,6 +31,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("jaxlite", "typeof"), ("jaxlite.core.values", "pytype_aval_mappings"),  # eformer
         ("jaxlite.as_jax.util", "JaxprEqnContext dimension_as_value is_constant_dim"),  # brainstate, torchax, saiunit
         ("jaxlite.as_jax.util", "definitely_equal_shape safe_map safe_zip"), ("jaxlite.core", "eval_jaxpr"),  # jax2onnx, oryx
+        ("jaxlite.as_jax.util", "full_lower"),  # quax, eformer
         ("jaxlite.lax.shaping", "canonicalize_shape=canonical_shape"),  # torchax
         ("collections.abc", "Shape=Sequence"), ("typing", "DimSize=Any"),  # torchax
         ("jaxlite.extend.core", "*"),  # asdex: ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
@@ -69,7 +70,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
                    ("jaxlite.as_jax.lowering", "_broadcasting_select_hlo _nan_like_hlo"),
                    ("jaxlite.as_jax.linalg", "symmetrize"),
                    ("jaxlite.lax.linalg", "*")],  # unxt
-    "lib": [("jaxlite.as_jax.versions", "jaxlib_extension_version")],  # grain
+    "lib": [("jaxlite.as_jax.versions", "jaxlib_extension_version"), ("lowering.xla", "_jax")],  # grain, qwix
     "lib.xla_client": [("jaxlite.errors", "XlaRuntimeError=JaxRuntimeError"),  # dynamiqs
                        ("lowering.xla", "_xla=_jax")],  # easydel
     "lib.mlir": [("jaxlite.extend.mlir", "ir")],

@@ -14,6 +14,12 @@ from jaxlite.numpy import api
 from lowering import platforms
 
 
+def full_lower(value: Any) -> Any:
+    """What a tracer of a library's says that it is; any other value itself."""
+    lower = getattr(type(value), "full_lower", None)
+    return value if lower is None else lower(value)
+
+
 def safe_map(f: Callable[..., Any], *args: Iterable[Any]) -> list[Any]:
     """`map` as a list, of sequences of equal lengths."""
     return [f(*each) for each in safe_zip(*args)]

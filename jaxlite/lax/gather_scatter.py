@@ -69,16 +69,18 @@ class GatherScatterMode(enum.Enum):
     """What happens to a box that is not wholly inside the operand.
 
     CLIP moves it inside. FILL_OR_DROP reads a fill value, and writes nothing. PROMISE_IN_BOUNDS means that there is
-    none: if there is one, a gather reads something and a scatter may write anywhere in the operand, or not at all.
+    none: if there is one, a gather reads something and a scatter may write anywhere in the operand, or not at all. ONE_HOT
+    reads 0, and writes nothing: `jnp.take_along_axis` has a product with zeros and ones in the place of a gather then.
     """
 
     CLIP = 1
     FILL_OR_DROP = 2
     PROMISE_IN_BOUNDS = 3
+    ONE_HOT = 4
 
     @staticmethod
     def from_any(s: str | GatherScatterMode | None) -> GatherScatterMode:
-        """The mode of a name: 'clip', 'fill', 'drop' or 'promise_in_bounds'; FILL_OR_DROP for None.
+        """The mode of a name: 'clip', 'fill', 'drop', 'promise_in_bounds' or 'one_hot'; FILL_OR_DROP for None.
 
         Raises: ValueError for another name.
         """
@@ -93,7 +95,8 @@ class GatherScatterMode(enum.Enum):
 
 _MODES: dict[str | None, GatherScatterMode] = {
     "clip": GatherScatterMode.CLIP, "fill": GatherScatterMode.FILL_OR_DROP, "drop": GatherScatterMode.FILL_OR_DROP,
-    "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS, None: GatherScatterMode.FILL_OR_DROP,
+    "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS, "one_hot": GatherScatterMode.ONE_HOT,
+    None: GatherScatterMode.FILL_OR_DROP,
 }  # fmt: skip
 
 
@@ -236,6 +239,8 @@ def gather(operand, start_indices, dimension_numbers: GatherDimensionNumbers, sl
            [0, 1]], dtype=int32)
     """
     parsed = GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else GatherScatterMode.from_any(mode)
+    if parsed is GatherScatterMode.ONE_HOT:
+        parsed, fill_value = GatherScatterMode.FILL_OR_DROP, 0
     if parsed is not GatherScatterMode.FILL_OR_DROP:
         fill_value = None
     else:
@@ -298,9 +303,12 @@ def _combiner(function: Callable, dtype) -> ClosedJaxpr:
 
 def _scatter(primitive: Primitive, operand, indices, updates, numbers, indices_are_sorted: bool, unique_indices: bool,
              mode, update_jaxpr, update_consts: tuple[Any, ...] = ()):
+    parsed = GatherScatterMode.from_any(mode)
+    if parsed is GatherScatterMode.ONE_HOT:
+        parsed = GatherScatterMode.FILL_OR_DROP
     return primitive.bind(
         operand, indices, updates, dimension_numbers=_as_axes(numbers), indices_are_sorted=bool(indices_are_sorted),
-        unique_indices=bool(unique_indices), mode=GatherScatterMode.from_any(mode), update_jaxpr=update_jaxpr,
+        unique_indices=bool(unique_indices), mode=parsed, update_jaxpr=update_jaxpr,
         update_consts=update_consts)
 
 

@@ -463,6 +463,8 @@ def read(x, index, mode: str | GatherScatterMode | None = None, fill_value=None,
          unique_indices: bool = False, wrap: bool = True):
     """x[index]. Out of bounds: the nearest element, or with mode 'fill' the fill value."""
     parsed = _PROMISE if mode is None else GatherScatterMode.from_any(mode)
+    if parsed is GatherScatterMode.ONE_HOT:
+        parsed, fill_value = _FILL, 0
     shape = aval_of(x).shape
     new = _new_axes(index, len(shape))
     if new:

@@ -380,7 +380,7 @@ def take_along_axis(arr, indices, axis: int | None = -1, mode: str | GatherScatt
     if axis is None:
         arr, indices, axis = _flat(arr), _flat(indices), 0
     _check_along("take_along_axis", arr, indices)
-    if mode == "one_hot":
+    if mode in ("one_hot", GatherScatterMode.ONE_HOT):
         return _take_by_product(arr, indices, shaping.canonical_axis(axis, arr.ndim))
     axis = shaping.canonical_axis(axis, arr.ndim)
     picks = aval_of(indices).shape

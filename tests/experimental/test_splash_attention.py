@@ -50,7 +50,11 @@ def test_attention_beside_numpy():
         one(q[:2], k[0], v[0])
     with pytest.raises(ValueError, match="cannot be split"):
         splash.make_splash_mqa(mask[None], head_shards=2, q_seq_shards=1)
-    assert splash_attention_kernel.BlockSizes.get_default().block_kv_dq == 128
+    sizes = splash_attention_kernel.BlockSizes
+    assert sizes.get_default().block_kv_dq == 128 and sizes.get_default().has_backward_blocks
+    assert sizes(64, 32).block_kv_compute == 32 and not sizes(64, 32, block_q_dkv=64, block_kv_dkv=64).has_backward_blocks
+    with pytest.raises(ValueError, match="not needed with a fused kernel"):
+        sizes(64, 32, block_q_dq=64, use_fused_bwd_kernel=True)
 
 
 # --- tables of blocks --------------------------------------------------------------------------------

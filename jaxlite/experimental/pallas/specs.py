@@ -189,6 +189,10 @@ class BlockSpec:
     memory_space: Any = field(default=None, kw_only=True)
     pipeline_mode: Buffered | None = None
 
+    def replace(self, **fields: Any) -> BlockSpec:
+        """The same with other values of some fields."""
+        return replace(self, **fields)
+
 
 @dataclass(init=False, repr=False, eq=False)
 class GridSpec:
@@ -249,8 +253,13 @@ class _Forced(threading.local):
 forced_interpret = _Forced()  # set, every kernel that is traced in this thread is interpreted so
 
 
+@dataclass(frozen=True)
 class CompilerParams:
     """Hints for the compiler of a backend; `pallas.triton` and `pallas.tpu` have theirs."""
+
+    def replace(self, **fields: Any) -> Any:
+        """The same with other values of some fields."""
+        return replace(self, **fields)
 
 
 @dataclass(frozen=True)

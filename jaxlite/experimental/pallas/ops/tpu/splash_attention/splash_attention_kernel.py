@@ -32,13 +32,16 @@ class SegmentIds(NamedTuple):
 class QKVLayout(enum.IntEnum):
     """Which of the last two axes of an operand is contiguous."""
 
-    HEAD_DIM_MINOR = 0
-    SEQ_MINOR = 1
+    HEAD_DIM_MINOR = 1
+    SEQ_MINOR = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class BlockSizes:
-    """Sizes of the blocks of queries and keys, forward and backward."""
+    """Sizes of the blocks of queries and keys, forward and backward. Blocks that are computed at a time are whole by default.
+
+    Raises: ValueError for sizes of a backward pass for queries of their own, if `use_fused_bwd_kernel` asks for none.
+    """
 
     block_q: int
     block_kv: int
@@ -52,6 +55,19 @@ class BlockSizes:
     q_layout: QKVLayout = QKVLayout.HEAD_DIM_MINOR
     k_layout: QKVLayout = QKVLayout.HEAD_DIM_MINOR
     v_layout: QKVLayout = QKVLayout.HEAD_DIM_MINOR
+
+    def __post_init__(self) -> None:
+        if self.use_fused_bwd_kernel and (self.block_q_dq, self.block_kv_dq) != (None, None):
+            raise ValueError("Block sizes for dq kernel are not needed with a fused kernel.")
+        for name, whole in (("block_kv_compute", self.block_kv), ("block_kv_dkv_compute", self.block_kv_dkv)):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, whole)
+
+    @property
+    def has_backward_blocks(self) -> bool:
+        """Whether the sizes for a backward pass are there."""
+        own = () if self.use_fused_bwd_kernel else (self.block_q_dq, self.block_kv_dq)
+        return None not in (self.block_q_dkv, self.block_kv_dkv, self.block_kv_dkv_compute, *own)
 
     @classmethod
     def get_default(cls) -> BlockSizes:

@@ -29,6 +29,11 @@ class Mask:
         return LogicalAnd(self, other)
 
 
+def _fill_slice(inp_slice: slice, size: int) -> slice:  # MaxText's masks call it
+    """A slice with both ends."""
+    return slice(inp_slice.start or 0, size if inp_slice.stop is None else inp_slice.stop, inp_slice.step)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Combined(Mask):
     left: Mask

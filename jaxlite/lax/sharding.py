@@ -240,8 +240,10 @@ def settled(sharding):
 def constrain(x, sharding, layout=None) -> Any:
     """One array with a sharding, and a layout in memory; what is on one device stays there inside a program."""
     aval = aval_of(x)
+    at_once = is_eager() and not isinstance(x, Tracer)
+    check = shardings.check_shape if at_once or shardings.is_explicit(sharding) else shardings.check_rank  # XLA cuts as it can
     for each in aval.lo_ty() if aval.is_high else [aval]:
-        shardings.check_shape(sharding, each.shape, "One of with_sharding_constraint arguments")
+        check(sharding, each.shape, "One of with_sharding_constraint arguments")
         if layout is not None and not layout.is_auto:
             layout.check_rank(each.shape, "One of with_sharding_constraint arguments")
     if shardings.is_explicit(sharding) and not aval.is_high:
@@ -249,7 +251,7 @@ def constrain(x, sharding, layout=None) -> Any:
             _check_layout(aval, sharding)
             return x
         _check_automatic(sharding)
-    if is_eager() and not isinstance(x, Tracer):
+    if at_once:
         return _placed(x, sharding, layout)
     if type(sharding) is shardings.SingleDeviceSharding:
         return x if layout is None else sharding_constraint_p.bind(
@@ -402,8 +404,8 @@ def with_sharding_constraint(x, shardings):
         it is. `P.UNCONSTRAINED` for an axis lets XLA choose.
     Returns: the same tree. Derivatives are laid out alike.
     Over explicit axes, whose layout is part of types, nothing is moved: that is what `reshard` is for.
-    Raises: RuntimeError for a spec without a mesh; ValueError for an axis that is not cut evenly; AssertionError for a value
-      whose type has another sharding over explicit axes.
+    Raises: RuntimeError for a spec without a mesh; ValueError for an axis that is not cut evenly, outside of programs;
+      AssertionError for a value whose type has another sharding over explicit axes.
 
     >>> import jaxlite as jax
     >>> mesh = jax.make_mesh((1,), ("x",), (jax.sharding.AxisType.Auto,))

@@ -88,6 +88,8 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             np.testing.assert_allclose(total, X.sum(), rtol=1e-5)
             assert out.sharding == on("x") and total.sharding == on()
         with jax.set_mesh(MESH):
+            uneven = jax.jit(jax.grad(lambda x: (lax.with_sharding_constraint(x * x, P(("x", "y"))) * x).sum()))(np.arange(6.0))
+            np.testing.assert_array_equal(uneven, 3 * np.arange(6.0) ** 2)
             named = jax.jit(lambda x: lax.with_sharding_constraint(x + 1, P(None, "y")), in_shardings=P("x"))
             assert named(X).sharding == on(None, "y")
             assert jax.jit(named)(X).sharding == on(None, "y")  # inside another program

@@ -18,10 +18,12 @@ from typing import Any
 
 from lowering import xla
 from lowering.monoids import LONGEST_WINDOW
-from lowering.passes.fusion import FUSIBLE, REDUCTIONS, RUN_COST, bodies, call_body
+from lowering.passes.fusion import FUSIBLE, REDUCTIONS, RUN_COST, WEIGHT, bodies, call_body
 
 _SMALL = 1024  # elements
 _FIT = FUSIBLE - {"gather"}
+_LONG, _LONGEST = 40, 300  # instructions of a long function, and of a program with some that the older one still vectorizes,
+_FEW_LONG = 256  # or elements for which that does not matter
 
 _LARGEST = 16384  # elements of an array in a small function
 _LARGEST_JOINED = 4096  # elements of an array joined along its leading axis: the newer generator copies whole parts
@@ -43,7 +45,20 @@ _LONG_ALONE = (["log"], ["log1p"])  # programs
 def prefers_older(jaxpr: Any) -> bool:
     """Whether a program only consists of elementwise operations, reductions and movement of small arrays, on jaxlib 0.10."""
     is_fit = xla.HAS_OLDER_EMITTER and all(map(_is_small, (*jaxpr.constvars, *jaxpr.invars))) and _is_fit(jaxpr)
-    return is_fit and _is_varied(jaxpr, (), 0)
+    return is_fit and _is_short(jaxpr) and _is_varied(jaxpr, (), 0)
+
+
+def _is_short(jaxpr: Any) -> bool:
+    """Whether a program has no long functions, such as the logarithm of the gamma function, or little beside them or to do."""
+    weights = list(_weights(jaxpr))
+    is_long = max(weights, default=0) >= _LONG and sum(weights) > _LONGEST
+    return not is_long or all(var.aval.size <= _FEW_LONG for var in (*jaxpr.constvars, *jaxpr.invars))
+
+
+def _weights(jaxpr: Any) -> Iterator[int]:
+    for eqn in jaxpr.eqns:
+        inner = call_body(eqn)
+        yield from (WEIGHT.get(eqn.primitive.name, 1),) if inner is None else _weights(inner)
 
 
 def _is_fit(jaxpr: Any) -> bool:

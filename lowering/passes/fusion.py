@@ -47,7 +47,7 @@ RUN_COST = {
     "floor": 2, "reshape": 0, "squeeze": 0, "stop_gradient": 0, "copy": 0,
 }  # fmt: skip
 # Name -> how many instructions it becomes, where it is not 1.
-_WEIGHT = {
+WEIGHT = {
     "logistic": 4, "integer_pow": 2, "one_minus_square": 3, "polynomial": 8, "erf_inv": 40, "lgamma": 80, "digamma": 80,
     "erfc": 60, "iota": 0, "reshape": 0, "squeeze": 0, "argmax": 4, "argmin": 4, "random_bits": 120,
 }  # fmt: skip
@@ -131,7 +131,7 @@ class _Value:
             self.is_loop = False
         is_scaling = name == "div" and hasattr(eqn.invars[1], "val")
         self.is_costly = name in COSTLY and not is_scaling and not _is_complex(aval)
-        self.weight = _WEIGHT.get(name, 1) if operands or name not in _VIEWS else 0
+        self.weight = WEIGHT.get(name, 1) if operands or name not in _VIEWS else 0
         self.run = 1 if is_scaling else _HASH if name == "random_bits" else RUN_COST.get(name, 1)
         # XLA fuses what reads more than it writes into all readers or into none.
         rank = len(self.shape)

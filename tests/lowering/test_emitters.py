@@ -6,6 +6,7 @@ import pytest
 import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
+from jaxlite.scipy import special
 from lowering import xla
 from lowering.passes import emitters
 
@@ -28,6 +29,8 @@ def normalized(x):
     (lambda x: x * (1 + 1j), X, False),
     (lambda x: jnp.cbrt(x), X.astype(np.float16), False),
     (lambda x: x * 3 // 7 > 2, X.astype(np.int8), True),
+    (lambda x: special.betaln(x, x + 1), X, False),
+    (lambda x: special.betaln(x, x + 1), X[:5], True),
     (lambda x: x @ x.T, X, False),
     (lambda x: x[jnp.array([3, 1])], X, False),
     (lambda x: lax.fori_loop(0, 3, lambda i, x: x * 2, x), X, False),

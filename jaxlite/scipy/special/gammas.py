@@ -135,13 +135,14 @@ def _stirling_rest(z):
 def betaln(a, b):
     """The logarithm of the absolute value of the beta function, gamma(a) gamma(b) / gamma(a + b)."""
     a, b = jnp.minimum(a, b), jnp.maximum(a, b)
-    plain = lax.lgamma(a) + (lax.lgamma(b) - lax.lgamma(a + b))
+    of_a = lax.lgamma(a)
+    plain = of_a + (lax.lgamma(b) - lax.lgamma(a + b))
     # Logarithms of large gamma functions cancel: their leading terms are combined before they are computed.
     one_large, both_large = (a > 0) & (b >= 10), a >= 10
     safe_a, safe_b = jnp.where(one_large, a, 1), jnp.where(one_large, b, 10)
     total = safe_a + safe_b
     rest = _stirling_rest(safe_b) - _stirling_rest(total) - (safe_b - 0.5) * jnp.log1p(safe_a / safe_b)
-    large = lax.lgamma(safe_a) + safe_a - safe_a * jnp.log(total) + rest
+    large = of_a + safe_a - safe_a * jnp.log(total) + rest
     large_a = jnp.where(both_large, a, 10)
     both = (rest - safe_a * jnp.log1p(safe_b / large_a) - 0.5 * jnp.log(large_a) + _stirling_rest(large_a)
             + math.log(2 * math.pi) / 2)

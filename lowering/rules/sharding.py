@@ -115,7 +115,7 @@ def _shard_alike(ctx: Any, x: Any, y: Any) -> list[Any]:
 def _layout_constraint(ctx: Any, x: Any, *, layout: Any) -> Any:
     ctx.builder.sets_layouts = True
     order = layout.minor_to_major(len(physical(ctx.aval_out)[0]))
-    layouts = ctx.attribute(f"[dense<{order}> : tensor<{len(order)}xindex>]")
+    layouts = ctx.attribute(f"[dense<{list(order)}> : tensor<{len(order)}xindex>]")
     return ctx.op("stablehlo.custom_call", [x], [x.type], {
         "call_target_name": ctx.string("LayoutConstraint"), "backend_config": ctx.string(""), "operand_layouts": layouts,
         "result_layouts": layouts}).result

@@ -166,6 +166,8 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         jaxpr = str(jax.make_jaxpr(jax.vmap(lambda a: lax.with_sharding_constraint(a, Format(COLUMNS, MANY)), 1, 1))(
             np.ones((8, 3, 4))))
         assert "layout=Layout(major_to_minor=(2, 0, 1), tiling=None" in jaxpr and "UNCONSTRAINED" in jaxpr
+        text = jax.jit(jax.vmap(lambda a: with_layout_constraint(a, Layout((1, 0, 2))))).lower(np.ones((2, 3, 4, 5))).as_text()
+        assert "operand_layouts = [dense<[3, 1, 2, 0]> : tensor<4xindex>]" in text
         g = jax.jit(lambda a: with_layout_constraint(a, COLUMNS))
         assert (g(X) * 2 == X * 2).all() and (jax.jit(lambda a: a * 2)(g(X)) == X * 2).all()
         asked = jax.jit(lambda a: with_layout_constraint(a, COLUMNS) * 1, out_shardings=Format(COLUMNS, ONE))(X)

@@ -190,6 +190,12 @@ def test_sizes_and_costs():
     assert (pl.cdiv(9, 4), pl.align_to(5, 4), pl.next_power_of_2(5), pl.next_power_of_2(0)) == (3, 8, 8, 1)
     assert pl.strides_from_shape((2, 3, 4)) == (12, 4, 1)
     cost = pl.estimate_cost(lambda x: jnp.sin(x) @ x, shape(4, 4))
+    static = jax.jit(lambda x, how: getattr(jnp, how)(x) @ x, static_argnames="how")
+    assert pl.estimate_cost(static, shape(4, 4), how="sin") == cost
+    spec = pl.BlockSpec((2,), lambda i: (i,))
+    assert pl.GridSpec((2,), [spec], [spec]).in_specs == (spec,) and pl.GridSpec((2,), [], [[spec]]).out_specs == ([spec],)
+    with pytest.raises(ValueError, match="`in_specs` must be a tuple or a list"):
+        pl.GridSpec((2,), {"x": spec})
     assert cost == pl.CostEstimate(flops=128, transcendentals=16, bytes_accessed=128)
 
 

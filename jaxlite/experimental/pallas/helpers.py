@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -263,9 +264,10 @@ _FREE = frozenset("broadcast_in_dim reshape squeeze transpose convert_element_ty
 def estimate_cost(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> CostEstimate:
     """A `CostEstimate` of a function of arrays: operations by the sizes of results, bytes of its arguments and results.
 
-    Args: as the function's; objects with `shape` and `dtype` are accepted instead of arrays.
+    Args: as the function's; objects with `shape` and `dtype` are accepted instead of arrays. Keywords are fixed: they may be
+    anything, and do not count as arguments.
     """
-    jaxpr = jit(fun).trace(*args, **kwargs).jaxpr.jaxpr
+    jaxpr = jit(partial(fun, **kwargs)).trace(*args).jaxpr.jaxpr
     flops, transcendentals = _operations(jaxpr)
     moved = sum(var.aval.size * var.aval.dtype.itemsize for var in (*jaxpr.invars, *jaxpr.outvars))
     return CostEstimate(flops, transcendentals, moved)

@@ -216,7 +216,10 @@ class GridSpec:
         for size in self.grid:
             if not isinstance(size, (int, np.integer)) and dtypes.kind(getattr(size, "dtype", np.dtype(float))) != "i":
                 raise ValueError(f"Grid must be a tuple of integers or jax.Array, got {self.grid}")
-        self.in_specs, self.out_specs, self.scratch_shapes = in_specs, out_specs, scratch_shapes
+        if in_specs is not no_block_spec and not isinstance(in_specs, (tuple, list)):
+            raise ValueError(f"`in_specs` must be a tuple or a list. Found: {in_specs}")
+        self.in_specs, self.out_specs, self.scratch_shapes = (
+            tuple(each) if isinstance(each, list) else each for each in (in_specs, out_specs, scratch_shapes))
 
     def __repr__(self) -> str:
         names = self.grid_names if any(name is not None for name in self.grid_names) else None

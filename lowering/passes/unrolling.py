@@ -66,6 +66,7 @@ _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in shor
 _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each
 _HALF_VECTORS = (15, *range(20, 24), *range(28, 32))  # elements of a row that leave half a vector of eight over, or more
 _ROUNDED_ROW = range(6, 17)  # elements of a row of bfloat16 that is summed up or multiplied
+_FACTORED_ROW = range(24, 64)  # elements of a row of matrices that a library factors, where turning them takes time beside that
 _TILED_ROW = range(17, 32)  # elements of a row that is written several times
 _LITTLE = 1 / 50  # of all operations, which may be slow
 _SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of one of several rows that is a long loop, and the part that a shift adds
@@ -95,7 +96,7 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         if name in ELEMENTWISE and cost >= _COSTLY:
             costly.add(eqn.outvars[0])
         if is_across or _reduces_pairs(eqn) or _rounds_steps(eqn) or _sums_half_vectors(eqn, costly) or (
-                name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW):
+                name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW) or name == "cholesky" and row in _FACTORED_ROW:
             across_rows += eqn.invars[0].aval.size * turns
         if name == "dot_general":
             in_products += turns * _products(eqn) / _PRODUCTS

@@ -176,6 +176,7 @@ class RefMethods:
     add: Any = None
     at: Any = None
     freeze: Any = None
+    reshape: Any = None
 
 
 ref_methods = RefMethods()

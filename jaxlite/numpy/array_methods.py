@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import array as arrays
+from jaxlite.core.aval import AbstractRef
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.lazy import loader
-from jaxlite.core.tracing import Tracer, state
+from jaxlite.core.tracing import Tracer, ref_methods, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl
 from jaxlite.lax import shaping
 from jaxlite.numpy import (
@@ -122,6 +123,8 @@ _UNARY = {"neg": arithmetic.negative, "pos": arithmetic.positive, "abs": arithme
 @boundary
 def _reshape(self, *shape, order: str = "C", copy: bool | None = None, out_sharding=None):
     """The same elements under another shape; one size may be -1."""
+    if type(self) is not ArrayImpl and type(self.aval) is AbstractRef:
+        return ref_methods.reshape(self, shape)
     return manipulation.reshape(self, shape[0] if len(shape) == 1 else shape, order=order, copy=copy,
                                out_sharding=out_sharding)
 

@@ -19,6 +19,7 @@ from jaxlite.numpy.creation import empty
 from jaxlite.state import control_flow as control_flow  # its discharge rules
 from jaxlite.state.indexing import NDIndexer, transformed_shape
 from jaxlite.state.primitives import addupdate_p, freeze_p, get_p, new_ref_p, swap_p, write_cell
+from jaxlite.state.views import RefBitcast, bitcast_shape, reshaped, transformed_dtype
 
 
 @boundary
@@ -92,10 +93,12 @@ def _parts(ref: Any, index: Any) -> tuple[Any, list[Any], Any]:
 def _value_for(ref: Any, value: Any, leaves: Sequence[Any], tree: Any) -> Any:
     """A value in the dtype of the Ref if it is weakly typed, scalars and rows spread over the part, as in NumPy."""
     aval, given = aval_of(ref), aval_of(value)
-    if given.weak_type and given.dtype != aval.dtype:
-        if dtypes.lattice_result(aval.dtype, False, given.dtype, True)[0] == aval.dtype:
-            value = convert(value, aval.dtype, False)
-    shape = transformed_shape(aval.shape, tree_unflatten(tree, [aval_of(leaf) for leaf in leaves]))
+    transforms = tree_unflatten(tree, [aval_of(leaf) for leaf in leaves])
+    dtype = transformed_dtype(aval.dtype, transforms)
+    if given.weak_type and given.dtype != dtype:
+        if dtypes.lattice_result(dtype, False, given.dtype, True)[0] == dtype:
+            value = convert(value, dtype, False)
+    shape = transformed_shape(aval.shape, transforms)
     if given.shape != shape and not given.shape:
         value = broadcast_in_dim(value, shape, ())
     return value
@@ -171,7 +174,12 @@ def _addupdate(self: Any, x: Any, idx: Any = ()) -> None:
     addupdate(self, idx, x)
 
 
-_METHODS: dict[str, Any] = {"get": _get, "set": _set, "swap": _swap, "addupdate": _addupdate}
+def _bitcast(self: Any, dtype: Any) -> Any:
+    """The same bits as elements of another dtype; if its width differs, the axis before the last is longer or shorter."""
+    return TransformedRef(self, ()).bitcast(dtype)
+
+
+_METHODS: dict[str, Any] = {"get": _get, "set": _set, "swap": _swap, "addupdate": _addupdate, "bitcast": _bitcast}
 
 
 def _of_traced_refs(name: str) -> property:
@@ -196,12 +204,21 @@ class TransformedRef:
     def shape(self) -> tuple[int, ...]:
         return transformed_shape(aval_of(self.ref).shape, self.transforms)
 
-    dtype = property(lambda self: aval_of(self.ref).dtype, doc="The dtype of the value.")
+    dtype = property(lambda self: transformed_dtype(aval_of(self.ref).dtype, self.transforms), doc="The dtype of the value.")
     ndim = property(lambda self: len(self.shape), doc="The number of axes.")
     at = property(lambda self: RefIndexer(self), doc="Parts of this part.")
     __getitem__ = get
     __setitem__ = set
     get, set, swap, addupdate = _get, _set, _swap, _addupdate
+
+    def reshape(self, *shape: Any) -> TransformedRef:
+        """The same elements in another shape."""
+        return TransformedRef(self.ref, (*self.transforms, reshaped(self.shape, shape)))
+
+    def bitcast(self, dtype: Any) -> TransformedRef:
+        """The same bits as elements of another dtype; if its width differs, the axis before the last is longer or shorter."""
+        target = dtypes.canonicalize_dtype(dtype)
+        return TransformedRef(self.ref, (*self.transforms, RefBitcast(target, bitcast_shape(self.shape, self.dtype, target))))
 
     def __repr__(self) -> str:
         return f"TransformedRef(ref={self.ref!r}, transforms={self.transforms})"
@@ -221,7 +238,7 @@ class RefIndexer:
 
 
 ref_methods.new, ref_methods.get, ref_methods.set, ref_methods.add, ref_methods.at = new_ref, get, set, addupdate, RefIndexer
-ref_methods.freeze = freeze
+ref_methods.freeze, ref_methods.reshape = freeze, lambda ref, shape: TransformedRef(ref, ()).reshape(*shape)
 Ref.addupdate = _addupdate  # type: ignore[attr-defined]
 for _name in _METHODS:
     setattr(Tracer, _name, _of_traced_refs(_name))

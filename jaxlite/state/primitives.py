@@ -25,6 +25,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax.shaping import broadcast_shapes, convert
 from jaxlite.numpy.creation import asarray
 from jaxlite.state.indexing import NDIndexer, Slice, read_through, transformed_shape, write_through
+from jaxlite.state.views import transformed_dtype
 
 new_ref_p = Primitive("new_ref")
 get_p = Primitive("get")
@@ -62,7 +63,8 @@ def _part(ref: AbstractRef, shape: tuple[int, ...], leaves: Sequence[Any], tree:
     """
     layout = ref.inner_aval.layout
     if layout is None:
-        return ref.inner_aval.update(shape=shape)
+        dtype = transformed_dtype(ref.dtype, tree_unflatten(tree, leaves))
+        return ref.inner_aval.update(shape=shape) if dtype == ref.dtype else ref.inner_aval.update(shape=shape, dtype=dtype)
     for each in tree_unflatten(tree, leaves):
         if type(each) is not NDIndexer or any(type(index) is not Slice for index in each.indices):
             raise TypeError("sharded ref (array reference) can only be indexed by slices, not integers")
@@ -117,8 +119,9 @@ def _check_value(ref: Any, value: Any, leaves: Sequence[Any], tree: Any, name: s
     if shape != value.shape:
         raise ValueError(f"Invalid shape for `{name}`. Ref shape: {ref.shape}. Expected shape: {shape}. "
                          f"Value shape: {value.shape}. Transforms: {tuple(tree_unflatten(tree, leaves))}. ")
-    if ref.dtype != value.dtype:
-        raise ValueError(f"Invalid dtype for `{name}`. Ref dtype: {ref.dtype}. Value dtype: {value.dtype}. ")
+    dtype = transformed_dtype(ref.dtype, tree_unflatten(tree, leaves))
+    if dtype != value.dtype:
+        raise ValueError(f"Invalid dtype for `{name}`. Ref dtype: {dtype}. Value dtype: {value.dtype}. ")
     if ref.vma == value.vma and not leaves:
         return
     beyond = tuple(sorted(value.vma.union(*[leaf.vma for leaf in leaves]) - ref.vma, key=str))
@@ -185,7 +188,8 @@ def _discharge_addupdate(eqn: JaxprEqn, values: list[Any]) -> Any:
 
 def _as_part(value: Any, array: Any, eqn: JaxprEqn) -> Any:
     """A value that is written to a part of a mutable array, as that is typed: it is on explicit mesh axes as that does."""
-    value, ref = convert(value, aval_of(array).dtype, False), eqn.invars[0].aval
+    transforms = tree_unflatten(eqn.params["tree"], [atom.aval for atom in eqn.invars[2:]])
+    value, ref = convert(value, transformed_dtype(aval_of(array).dtype, transforms), False), eqn.invars[0].aval
     layout = ref.inner_aval.layout if type(ref) is AbstractRef else None
     if layout is aval_of(value).layout:
         return value
@@ -262,7 +266,7 @@ def _compiled(name: str, tree: Any) -> Any:
             transforms = tree_unflatten(tree, operands[name != "get":])
             if name == "get":
                 return read_through(array, transforms)
-            value = convert(operands[0], array.dtype, False)
+            value = convert(operands[0], transformed_dtype(array.dtype, transforms), False)
             if name == "swap":
                 return read_through(array, transforms), write_through(array, transforms, value)
             return write_through(array, transforms, value, "add" if name == "addupdate" else "set")

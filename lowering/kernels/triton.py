@@ -294,6 +294,8 @@ def part_of(ref: Ref, transforms: Sequence[Any]) -> tuple[Ref, list[Value | None
     for each in transforms:
         if arrays:
             raise LoweringError("a part of a Ref that integer arrays select has no parts in the Pallas Triton lowering")
+        if not hasattr(each, "indices"):
+            raise LoweringError(f"a Ref that is seen in another shape or dtype, {each.text()}, is not in this lowering")
         axes = list(ref.axes)
         visible = [place for place, axis in enumerate(axes) if axis.size is not None]
         ints = [index for index, one in enumerate(each.indices) if not hasattr(one, "stride")]

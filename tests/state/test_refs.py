@@ -352,3 +352,40 @@ def test_a_jitted_function_of_a_ref_alone_takes_shardings():
     jaxlite.jit(add, out_shardings=None, in_shardings=None)(ref)
     jaxlite.jit(add, out_shardings=jaxlite.sharding.SingleDeviceSharding(jaxlite.devices()[0]))(ref)
     np.testing.assert_array_equal(ref[...], [2, 2])
+
+
+def test_refs_in_another_shape_or_dtype():
+    x = np.arange(64, dtype=np.float32).reshape(4, 16)
+
+    @jaxlite.jit
+    def views(x):
+        ref = jaxlite.new_ref(x)
+        rows = ref.reshape(8, 8)
+        rows[1] = 100.0
+        rows.at[2:4].reshape(-1)[3] += 7
+        ref.at[3].reshape((4, 4)).at[1][...] = jnp.ones(4)
+        bits = ref.bitcast(jnp.int32)
+        bits[2, 2] = np.float32(5).view(np.int32)
+        ref.reshape(2, 32).bitcast(np.uint32).addupdate(jnp.uint32(0), (0, 0))
+        return ref[...], rows[0], bits[0], rows.shape, bits.dtype.itemsize
+
+    whole, row, bits, shape, _ = views(x)
+    expected = x.copy()
+    expected.reshape(8, 8)[1], expected.reshape(8, 8)[2, 3], expected.reshape(16, 4)[13], expected[2, 2] = 100, 26, 1, 5
+    np.testing.assert_array_equal(whole, expected)
+    np.testing.assert_array_equal(row, x.reshape(8, 8)[0])
+    np.testing.assert_array_equal(bits, expected[0].view(np.int32))
+    assert shape == (8, 8)
+    # rows of the low halves and of the high ones
+    halves = jaxlite.jit(lambda x: jaxlite.new_ref(x).bitcast(jnp.uint16)[...])(x)
+    np.testing.assert_array_equal(halves, x.view(np.uint16).reshape(4, 16, 2).swapaxes(1, 2).reshape(8, 16))
+    back = jaxlite.jit(lambda h: jaxlite.new_ref(h).bitcast(jnp.float32)[...])(halves)
+    np.testing.assert_array_equal(back, x)
+    batch = jaxlite.vmap(lambda x: views(x)[0])(np.stack([x, x]))
+    np.testing.assert_array_equal(batch, np.stack([expected] * 2))
+    slope = jaxlite.grad(lambda x: (jaxlite.new_ref(x).reshape(8, 8)[1] ** 2).sum())(x)
+    np.testing.assert_array_equal(slope, np.where((x >= 8) & (x < 16), 2 * x, 0))
+    assert "b[reshape(8,8)][1,:]" in str(jaxlite.make_jaxpr(lambda x: jaxlite.new_ref(x).reshape(8, 8)[1])(x))
+    for wrong in (lambda ref: ref.reshape(5, 8), lambda ref: ref.at[0].bitcast(jnp.int8)):
+        with pytest.raises(ValueError, match="reshape a Ref of shape|changes the axis before the last"):
+            jaxlite.jit(lambda x, wrong=wrong: wrong(jaxlite.new_ref(x))[...])(x)

@@ -30,6 +30,7 @@ from jaxlite.lax.slicing import dynamic_index_in_dim, dynamic_update_index_in_di
 from jaxlite.numpy.index_plan import read, write
 from jaxlite.numpy.manipulation import broadcast_to
 from jaxlite.state.indexing import NDIndexer, Slice, read_through
+from jaxlite.state.views import RefBitcast
 from jaxlite.traces.decompose import decomposes
 from jaxlite.traces.remat_rules import checkpoint_p
 
@@ -57,7 +58,9 @@ def _positions(shape: Ints, transforms: Sequence[Any]) -> Any:
     flat = reshape(iota(np.int32, size), shape) if shape else full((), 0, np.int32)
     outside = np.int32(size)
     for each in transforms:
-        flat = _select(flat, each, outside)
+        if type(each) is RefBitcast:
+            raise NotImplementedError("masked and atomic operations on a Ref that is seen as another dtype")
+        flat = _select(flat, each, outside) if type(each) is NDIndexer else each.read(flat)
     return flat
 
 

@@ -25,6 +25,7 @@ from jaxlite.lax.shaping import convert
 from jaxlite.numpy.manipulation import broadcast_to
 from jaxlite.state.api import TransformedRef
 from jaxlite.state.indexing import NDIndexer, transformed_shape
+from jaxlite.state.views import transformed_dtype
 
 program_id_p = Primitive("program_id")
 num_programs_p = Primitive("num_programs")
@@ -190,8 +191,9 @@ def _check(ref: Any, transforms: Sequence[Any], value: Any, name: str) -> None:
     if value.shape != shape:
         raise ValueError(f"Invalid shape for `{name}`. Ref shape: {ref.shape}. Value shape: {value.shape}. "
                          f"Indices: {tuple(transforms)}. ")
-    if value.dtype != ref.dtype:
-        raise ValueError(f"Invalid dtype for `{name}`. Ref dtype: {ref.dtype}. Value dtype: {value.dtype}. ")
+    dtype = transformed_dtype(ref.dtype, transforms)
+    if value.dtype != dtype:
+        raise ValueError(f"Invalid dtype for `{name}`. Ref dtype: {dtype}. Value dtype: {value.dtype}. ")
 
 
 @masked_load_p.def_effectful_abstract_eval
@@ -202,13 +204,13 @@ def _load_aval(ref: Any, *leaves: Any, args_tree: Any, **hints: Any) -> Any:
         raise ValueError(f"the mask of a load has booleans, got {mask}")
     if other is not None:
         _check(ref, transforms, other, "load")
-    return shaped_array(shape, ref.dtype, False), _REF
+    return shaped_array(shape, transformed_dtype(ref.dtype, transforms), False), _REF
 
 
 @masked_swap_p.def_effectful_abstract_eval
 def _swap_aval(ref: Any, value: Any, *leaves: Any, args_tree: Any, **hints: Any) -> Any:
     _check(ref, tree_unflatten(args_tree, leaves)[0], value, "swap")
-    return shaped_array(value.shape, ref.dtype, False), _REF
+    return shaped_array(value.shape, value.dtype, False), _REF
 
 
 # --- atomic updates ----------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from jaxlite.lax.shaping import bitcast_convert_type, broadcasted_iota, convert,
 from jaxlite.numpy.arithmetic import mod
 from jaxlite.numpy.indexing import take_along_axis
 from jaxlite.numpy.manipulation import roll as roll_array
+from jaxlite.state.views import bitcast_shape, with_bits
 from jaxlite.traces.decompose import decomposes
 
 roll_p = Primitive("roll")
@@ -73,29 +74,10 @@ def roll(x: Any, shift: Any, axis: int, *, stride: int | None = None, stride_axi
 
 @bitcast_p.def_abstract_eval
 def _bitcast_aval(x: Any, *, ty: Any) -> Any:
-    own, target = x.dtype.itemsize, np.dtype(ty).itemsize
-    if own == target:
-        return shaped_array(x.shape, ty, False)
-    if x.ndim < 2 or x.shape[-2] * own % target:
-        raise ValueError(f"bitcast from {x.dtype} to {np.dtype(ty)} changes the axis before the last, which {x.shape} does not "
-                         "allow")
-    return shaped_array((*x.shape[:-2], x.shape[-2] * own // target, x.shape[-1]), ty, False)
+    return shaped_array(bitcast_shape(x.shape, x.dtype, np.dtype(ty)), ty, False)
 
 
-@decomposes(bitcast_p)
-def _bitcast(x: Any, *, ty: Any) -> Any:
-    """Elements of another width stand below each other: the rows of a wider one are its parts, the lowest bits first."""
-    own, target, shape = x.dtype.itemsize, np.dtype(ty).itemsize, aval_of(x).shape
-    rank = len(shape)
-    last = (*range(rank - 1), rank, rank - 1)
-    if own == target:
-        return bitcast_convert_type(x, ty)
-    if own < target:
-        count = target // own
-        parts = reshape(x, (*shape[:-2], shape[-2] // count, count, shape[-1]))
-        return bitcast_convert_type(transpose(parts, last), ty)
-    count = own // target
-    return reshape(transpose(bitcast_convert_type(x, ty), last), (*shape[:-2], shape[-2] * count, shape[-1]))
+decomposes(bitcast_p)(lambda x, *, ty: with_bits(x, ty))
 
 
 def bitcast(x: Any, ty: Any) -> Any:

@@ -136,6 +136,7 @@ def test_batches_of_small_matrices(equation, is_sum):
     ((10, 12), (12, 8), "float64", False, True),
     ((10, 13), (13, 8), "float64", False, False),
     ((64, 4), (4, 9), "float32", False, False),
+    ((4, 4), (4, 33), "float32", False, False),
     ((3, 3), (3, 3), "complex64", False, True),
     ((3, 3), (3, 3), "float32", False, False)])
 def test_which_products_are_sums(left, right, dtype, alone, in_loop, x64):

@@ -210,3 +210,18 @@ def test_arguments_that_are_none_or_trees():
     np.testing.assert_array_equal(found, np.array([7, 8, 9, 10, 3, 4, 5, 6], F))
     with pytest.raises(ValueError, match=r"`in_specs\[0\]` is a leaf but `inputs\[0\]` is None"):
         pl.pallas_call(lambda x, o: None, Shape((8,), F), in_specs=[pl.BlockSpec()])(None)
+
+
+def test_a_pipeline_knows_its_grid_that_is_traced():
+    block = pl.BlockSpec((4,), lambda i: (i,))
+
+    def kernel(n, x, o):
+        def body(x, o):
+            o[...] = x[...] + 10 * pl.program_id(0) + lax.fori_loop(0, 2, lambda i, total: total + pl.num_programs(0), 0)
+
+        pltpu.emit_pipeline(body, grid=(n[0],), in_specs=[block], out_specs=[block])(x, o)
+
+    scalar = pl.BlockSpec(memory_space=pltpu.SMEM)
+    run = pl.pallas_call(kernel, Shape((8,), F), grid=(1,), in_specs=[scalar, ANY], out_specs=ANY, interpret=True)
+    found = run(np.array([2], np.int32), np.arange(8, dtype=F))
+    np.testing.assert_array_equal(found, np.arange(8) + 4 + np.repeat([0, 10], 4))

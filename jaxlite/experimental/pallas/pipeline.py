@@ -159,7 +159,7 @@ def _run(body: Callable[..., None], grid: Sequence[Any], first: Sequence[Any], i
             step = step if axis == 0 else ew.div(step, _word(grid[axis]))
         return [ew.add(each, _word(start)) for each, start in zip(ids[::-1], first, strict=True)]
 
-    static = tuple(int(size) if isinstance(size, (int, np.integer)) else None for size in grid)
+    extents = tuple(int(size) if isinstance(size, (int, np.integer)) else _word(size) for size in grid)
 
     @when(ew.gt(steps, np.int32(0)))
     def _() -> None:
@@ -180,7 +180,7 @@ def _run(body: Callable[..., None], grid: Sequence[Any], first: Sequence[Any], i
             starts = ew.bitwise_or(is_first, _differ(place, each.place(previous)))
             _when(goes_on, each, following, ew.sub(np.int32(1), slot), _start, False)
             _when(starts, each, place, slot, _wait, False)
-        with grid_scope(static, ids=now):
+        with grid_scope(extents, ids=now):
             body(*(RefIndexer(each.buffer)[slot] for each, slot in zip((*ins, *outs), slots, strict=True)), *scratches)
         last = []
         for number, each in enumerate(outs):

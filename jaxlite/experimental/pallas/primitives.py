@@ -54,7 +54,7 @@ class _Grids(threading.local):
     """The grids of the kernels that are being traced, the innermost last."""
 
     def __init__(self) -> None:
-        self.stack: list[tuple[tuple[int | None, ...], Sequence[Any] | None]] = []
+        self.stack: list[tuple[tuple[Any, ...], Sequence[Any] | None]] = []
 
 
 _grids = _Grids()
@@ -63,11 +63,11 @@ _grids = _Grids()
 class grid_scope:
     """A context in which a kernel for a grid is traced.
 
-    Args: `names` of the axes, None for those without one: `axis_index` knows them; `ids`, the indices of the step, if they are
-    not those of the kernel's own grid.
+    Args: `grid`, the numbers of steps, None where the kernel's own grid has one that is traced; `names` of the axes, None for
+    those without one: `axis_index` knows them; `ids`, the indices of the step, if they are not those of the kernel's own grid.
     """
 
-    def __init__(self, grid: tuple[int | None, ...], names: Sequence[Any] = (), ids: Sequence[Any] | None = None):
+    def __init__(self, grid: tuple[Any, ...], names: Sequence[Any] = (), ids: Sequence[Any] | None = None):
         self._grid, self._ids = grid, ids
         self._names = {name: axis for axis, name in enumerate(names) if name is not None}
 
@@ -84,7 +84,7 @@ class grid_scope:
         state.axis_sizes, state.axis_indices = self._before
 
 
-def _extent(axis: int, what: str) -> int | None:
+def _extent(axis: int, what: str) -> Any:
     if not _grids.stack:
         raise ValueError(f"`{what}` is called outside of a kernel: there is no grid")
     grid, _ = _grids.stack[-1]

@@ -112,10 +112,26 @@ class DebugInfo:
         self.traced_for, self.function, self._arg_names, self.location = traced_for, function, arg_names, location
 
     @property
-    def arg_names(self) -> Sequence[str]:
+    def arg_names(self) -> tuple[str, ...]:
         if callable(self._arg_names):
             self._arg_names = self._arg_names()
-        return self._arg_names or ()
+        return tuple(self._arg_names or ())
+
+    @property
+    def func_name(self) -> str:
+        return self.func_src_info.split(" ")[0]
+
+    @property
+    def func_filename(self) -> str | None:
+        return self._place()[0] or None
+
+    @property
+    def func_lineno(self) -> int | None:
+        line = self._place()[2]
+        return int(line) if line.isdecimal() else None
+
+    def _place(self) -> tuple[str, str, str]:
+        return self.location.partition(" at ")[2].rpartition(":")
 
     @property
     def func_src_info(self) -> str:

@@ -61,6 +61,12 @@ def test_a_matrix_without_axes_keeps_its_dtype():
     check(BCOO.fromdense(np.array(3, np.int32)).todense(), np.array(3, np.int32))
 
 
+def test_masks_become_matrices_of_integers():
+    mask = np.array([[False, True], [True, True]])
+    for kind in (sparse.BCOO, sparse.BCSR):
+        assert kind.fromdense(mask).dtype == np.int32 and kind.fromdense(mask).todense().tolist() == mask.tolist()
+
+
 def test_two_sparse_operands_and_duplicates():
     m = BCOO.fromdense(D)
     check(m.T @ m, D.T @ D)

@@ -275,13 +275,15 @@ def bcoo_fromdense(mat, *, nse: int | None = None, n_batch: int = 0, n_dense: in
     """A sparse array of the elements of a dense one that are not zero.
 
     Args:
-      mat: the array.
+      mat: the array; booleans become integers.
       nse: how many elements each array of the batch has room for; needed under jit. Too few: the last ones are left out.
       n_batch, n_dense: how many of the first axes are batch axes, of the last ones dense.
       index_dtype: of the coordinates.
     Raises: ValueError if the axes are more than there are, ConcretizationTypeError if `mat` is traced and `nse` is not given.
     """
     mat = jnp.asarray(mat)
+    if mat.dtype == bool:  # elements are summed
+        mat = mat.astype(int)
     n_sparse = mat.ndim - n_batch - n_dense
     if n_sparse < 0 or n_batch < 0 or n_dense < 0:
         raise ValueError(f"bcoo_fromdense: n_batch={n_batch} and n_dense={n_dense} are too many for shape {mat.shape}")

@@ -307,7 +307,7 @@ def coo_fromdense(mat, *, nse: int | None = None, index_dtype=np.int32) -> COO:
 @sparse_primitive("coo_fromdense", multiple_results=True)
 def coo_fromdense_p(mat, *, nse: int, index_dtype) -> list[Any]:
     found = bcoo.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype)
-    return [found.data, found.indices[:, 0], found.indices[:, 1]]
+    return [found.data.astype(mat.dtype), found.indices[:, 0], found.indices[:, 1]]
 
 
 def _coo(data, row, col, info: COOInfo) -> BCOO:
@@ -358,7 +358,7 @@ def csr_fromdense(mat, *, nse: int | None = None, index_dtype=np.int32) -> CSR:
 @sparse_primitive("csr_fromdense", multiple_results=True)
 def csr_fromdense_p(mat, *, nse: int, index_dtype) -> list[Any]:
     found = bcoo.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype)
-    return [found.data, found.indices[:, 1], _starts(found.indices[:, 0], found.shape[0])]
+    return [found.data.astype(mat.dtype), found.indices[:, 1], _starts(found.indices[:, 0], found.shape[0])]
 
 
 def _csr(data, indices, indptr, shape: Shape) -> BCOO:

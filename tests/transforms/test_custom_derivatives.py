@@ -662,6 +662,10 @@ def test_a_backward_function_runs_though_the_rules_after_it_give_none():
     for call in (jax.jit, jax.checkpoint):  # results of the call that have no cotangent
         called = call(lambda x, s: (observe(x, s), x))
         assert jax.grad(lambda x, s, called=called: called(x, s)[1], (0, 1))(3.0, 1.0) == (1, 0)
+    step = lambda carry, _: ((2 * carry[0], observe(*carry)[1]), carry[0])  # and of a loop
+    loop = lambda x, s: lax.scan(step, (x, s), None, length=2)
+    assert jax.grad(lambda x, s: loop(x, s)[0][0] + loop(x, s)[1].sum(), (0, 1))(3.0, 1.0) == (7, 0)
+    assert jax.grad(lambda x, s: loop(x, s)[0][1], 1)(3.0, 1.0) == 11
 
 
 @pytest.mark.parametrize("options", [{}, {"generic_batching": True}])

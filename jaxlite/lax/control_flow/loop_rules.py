@@ -226,9 +226,9 @@ def _keep_in_scan(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
     return keep_inside(eqn, policy, lambda aval: aval.update(shape=(length, *aval.shape)))
 
 
-def _narrow_scan(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
-    params, jaxpr = eqn.params, eqn.params["jaxpr"].jaxpr
-    num_consts, num_carry = params["num_consts"], params["num_carry"]
+def _needed_in_scan(jaxpr: Jaxpr, num_consts: int, num_carry: int, used: Sequence[bool],
+                    ) -> tuple[ClosedJaxpr, list[bool], list[bool]]:
+    """The body without what the results that are used do not need, which of its inputs it still has, and which of the carry."""
     at = num_consts + num_carry
 
     def step(carry: list[bool]):
@@ -239,10 +239,16 @@ def _narrow_scan(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
     body, carry = _fixpoint(used[:num_carry], step)
     read = read_inputs(body)
     flags = [*read[:num_consts], *carry, *read[at:]]
-    body = body.replace(invars=pick(body.invars, flags))
+    return ClosedJaxpr(body.replace(invars=pick(body.invars, flags)), []), flags, carry
+
+
+def _narrow_scan(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
+    params = eqn.params
+    num_consts, num_carry = params["num_consts"], params["num_carry"]
+    body, flags, carry = _needed_in_scan(params["jaxpr"].jaxpr, num_consts, num_carry, used)
     return eqn.replace(
         invars=pick(eqn.invars, flags), outvars=pick(eqn.outvars, [*carry, *used[num_carry:]]),
-        params={**params, "jaxpr": ClosedJaxpr(body, []), "num_consts": sum(read[:num_consts]), "num_carry": sum(carry)})
+        params={**params, "jaxpr": body, "num_consts": sum(flags[:num_consts]), "num_carry": sum(carry)})
 
 
 keeping[scan_p], narrowing[scan_p] = _keep_in_scan, _narrow_scan
@@ -252,6 +258,15 @@ keeping[scan_p], narrowing[scan_p] = _keep_in_scan, _narrow_scan
 def _scan_transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
                     reverse: bool, **params) -> list[Any]:
     at = num_consts + num_carry
+    used = _nonzero(cotangents)
+    if not all(used[:num_carry]):
+        body, flags, kept = _remember(("scan_needed", id(jaxpr), tuple(used)), jaxpr,
+                                      lambda: _needed_in_scan(jaxpr.jaxpr, num_consts, num_carry, used))
+        if not all(kept):  # what no cotangent comes back to
+            fewer = iter(_scan_transpose(
+                [*pick(cotangents[:num_carry], kept), *pick(cotangents[num_carry:], used[num_carry:])], *pick(operands, flags),
+                jaxpr=body, num_consts=sum(flags[:num_consts]), num_carry=sum(kept), reverse=reverse, **params))
+            return [next(fewer) if flag else None for flag in flags]
     linear = [is_linear(operand) for operand in operands]
     carried = linear[num_consts:at]
     moving = carried if all(carried) else _linear_carry(jaxpr.jaxpr, linear, num_consts, num_carry)

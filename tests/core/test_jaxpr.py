@@ -371,7 +371,8 @@ def test_closed_jaxprs_show_what_is_inside() -> None:
     closed = jaxlite.make_jaxpr(lambda x: lax.sin(x) + ABC)(VEC)
     jaxpr = closed.jaxpr
     assert (closed.invars, closed.outvars, closed.constvars) == (jaxpr.invars, jaxpr.outvars, jaxpr.constvars)
-    program = jaxlite.jit(lambda first, second: first + second).trace(VEC, VEC).jaxpr.debug_info
+    total = jaxlite.jit(lambda first, second: first + second)
+    program = total.trace(VEC, VEC).jaxpr.debug_info
     assert program.func_name == "<lambda>" and program.arg_names == ("first", "second")
     assert program.func_filename == __file__ and program.func_lineno
     assert closed.debug_info is jaxpr.debug_info and not closed.is_high and closed.literals is closed.consts

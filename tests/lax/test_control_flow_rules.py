@@ -148,6 +148,15 @@ def test_what_depends_on_constants_alone_is_not_stacked():
     assert "cos" not in inside and "sin" not in inside
 
 
+def test_what_a_scan_gives_anyway_is_not_kept_beside_it():
+    def gradient(x):
+        return jax.grad(lambda x: jnp.sum(lax.scan(lambda c, a: (jnp.sin(c * x) + a, c), x, STEPS, reverse=True)[1]))(x)
+
+    forward, backward = scans(jax.make_jaxpr(gradient)(0.3).jaxpr)
+    carry, given, cosines = forward.outvars
+    assert given in backward.invars and cosines in backward.invars and carry not in backward.invars
+
+
 def test_gradient_of_a_linear_scan_keeps_nothing():
     jaxpr = jax.make_jaxpr(jax.grad(lambda x: lax.scan(lambda c, _: (c * 2.0, None), x, None, length=5)[0]))(1.0).jaxpr
     assert all(not var.aval.shape for eqn in scans(jaxpr) for var in eqn.outvars)

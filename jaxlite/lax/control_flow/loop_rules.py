@@ -138,12 +138,13 @@ def _invariant(jaxpr: Jaxpr, inputs: Sequence[Var]) -> set[Any]:
 
 def _split_scan(split: SplitJaxpr, num_consts: int, num_carry: int, num_ys: int, flags: Sequence[bool]) -> _LinearScan:
     """Say of each residual where the loop of tangents finds it: it does not change (computed once, outside), it is an
-    element of an input, or the primal loop saves it in each step."""
+    element of an input or of a result, or the primal loop saves it in each step."""
     primal = split.primal.jaxpr
     extra = len(split.consts)
     fixed = primal.invars[:extra + num_consts]
     invariant = _invariant(primal, fixed)
     computed = iter(primal.outvars[split.num_outs:])
+    ys = primal.outvars[num_carry:num_carry + num_ys]
     hoisted: list[Any] = []
     saved: list[Any] = []
     sources: list[tuple[str, int]] = []
@@ -156,6 +157,8 @@ def _split_scan(split: SplitJaxpr, num_consts: int, num_carry: int, num_ys: int,
         elif type(atom) is not Var or atom in invariant:
             sources.append(("hoisted", len(hoisted)))
             hoisted.append(atom)
+        elif atom in ys:
+            sources.append(("ys", ys.index(atom)))
         else:
             sources.append(("saved", len(saved)))
             saved.append(atom)
@@ -202,7 +205,7 @@ def _scan_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: C
                        num_consts=len(split.consts) + num_consts, num_carry=num_carry, **params)
     results, saved = outs[:num_carry + num_ys], outs[num_carry + num_ys:]
     hoisted = eval_jaxpr(program.hoisted.jaxpr, [], *split.consts, *consts)
-    values = {"const": consts, "hoisted": hoisted, "xs": xs, "saved": saved}
+    values = {"const": consts, "hoisted": hoisted, "xs": xs, "ys": results[num_carry:], "saved": saved}
     steady = [values[kind][index] for kind, index in program.sources if kind in ("const", "hoisted")]
     moving = [values[kind][index] for kind, index in program.sources if kind not in ("const", "hoisted")]
     const_dots = pick(tangents[:num_consts], const_flags)

@@ -228,8 +228,10 @@ def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals
                                      f"differentiated function had JAX type {aval.str_short()}")
         cotangents.append(each)
     active = [each for each, flag in zip(cotangents, nonzero_out, strict=True) if flag]
-    wanted = [target for target, flag in zip(targets, nonzero, strict=True) if flag] if targets else itertools.repeat(None)
-    linear = [Linear(var.aval, target) for var, target in zip(jaxpr.invars, wanted, strict=False)]
+    linear = [Linear(var.aval) for var in jaxpr.invars]
+    if targets:
+        for each, target in zip(linear, itertools.compress(targets, nonzero), strict=True):
+            each.target = target
     results = iter(backward(jaxpr, residuals, linear, active))
     outs = [_typed_as(instantiate(next(results)), aval, "f") if flag else zeros_of(cotangent_aval(aval))
             for flag, aval in zip(nonzero, avals, strict=True)]

@@ -89,7 +89,7 @@ class VJP(Partial):
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         with collecting() as log:
-            found = super().__call__(*args, **keywords)
+            found = self.func(*self.args, *args, **keywords)
         return (found, log) if self.want_logs else found
 
     @property

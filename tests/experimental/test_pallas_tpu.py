@@ -159,6 +159,17 @@ def test_interpret_mode_by_context_and_chips():
     assert (info.num_lanes, info.num_sublanes, info.vmem_capacity_bytes, info.is_lite) == (128, 8, 1 << 27, True)
     with pytest.raises(ValueError, match="Unsupported TPU device kind"):
         pltpu.get_tpu_info()
+    device = jax.sharding.AbstractDevice("TPU7x", 1, "tpu")
+    assert not pltpu.is_tpu_device()
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((1,), ("x",), abstract_device=device)):
+        info = pltpu.get_tpu_info()
+        assert pltpu.is_tpu_device() and info.generation == 7 and info.sparse_core.num_lanes == 16 and info.is_split_chip
+    of_chip = lambda name: pltpu.get_tpu_info_for_chip(name, 1)
+    kinds = (F, jnp.bfloat16, np.int8, jnp.int4)
+    assert [[of_chip(name).get_sublane_tiling(kind) for kind in kinds] for name in ("v5e", "7", "8t")] == [
+        [8, 8, 32, 64], [8, 16, 32, 64], [16, 32, 64, 128]]
+    assert of_chip("v5e").is_matmul_supported(np.int8, np.uint8) and not of_chip("7").is_matmul_supported(np.int8, np.int8)
+    assert of_chip("8i").is_matmul_supported(F, jnp.uint4) and not of_chip("8i").is_matmul_supported(jnp.uint4, F)
 
 
 ERRORS = {

@@ -6,6 +6,11 @@ import enum
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from jaxlite.core import dtypes
+from jaxlite.core.dtypes import itemsize_bits
+from jaxlite.devices.mesh import abstract_context
 from lowering import platforms
 
 
@@ -21,9 +26,22 @@ class ChipVersion(enum.Enum):
     TPU_V6E = "v6e"
     TPU_7 = "7"
     TPU_7X = "7x"
+    TPU_8I = "8i"
+    TPU_8T = "8t"
 
     def __str__(self) -> str:
         return self.value
+
+
+@dataclass(frozen=True)
+class SparseCoreInfo:
+    """The units beside the cores of a TPU that gather and scatter. Sizes in bytes."""
+
+    num_cores: int
+    num_subcores: int
+    num_lanes: int
+    vmem_capacity_bytes: int
+    dma_granule_size_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +65,7 @@ class TpuInfo:
     int8_ops_per_second: int = 0
     fp8_ops_per_second: int = 0
     int4_ops_per_second: int = 0
+    sparse_core: SparseCoreInfo | None = None
 
     @property
     def is_lite(self) -> bool:
@@ -56,9 +75,38 @@ class TpuInfo:
     @property
     def is_megacore(self) -> bool:
         """Whether the cores of a chip appear as one device."""
-        return self.num_cores > 1
+        return (self.num_cores or 1) > 1
+
+    @property
+    def is_split_chip(self) -> bool:
+        """Whether the cores of a chip appear as a device each."""
+        return not self.is_lite and not self.is_megacore and self.chip_version is not ChipVersion.TPU_8T
+
+    def get_sublane_tiling(self, dtype: Any) -> int:
+        """How many rows of elements of a dtype stand in a tile of memory."""
+        bits = itemsize_bits(np.dtype(dtype))
+        return self.num_sublanes * (1 if bits == 16 and self.generation < 7 else 32 // bits)
+
+    def is_matmul_supported(self, lhs_dtype: Any, rhs_dtype: Any) -> bool:
+        """Whether the unit for matrix products takes operands of these dtypes as they are."""
+        names = [np.dtype(dtypes.canonicalize_dtype(each)).name for each in (lhs_dtype, rhs_dtype)]
+        return any(names[0] in left and names[1] in right for left, right in _PRODUCTS[self.chip_version])
 
 
+_WIDE, _EIGHT = {"float32", "bfloat16"}, {"float8_e4m3fn", "float8_e5m2"}
+_MIXED = {*_WIDE, "float8_e5m2", "float8_e4m3b11fnuz"}
+_OLD = [({"float32"}, {"float32"})]
+_FOURTH = [(_WIDE, {*_WIDE, "int8"})]
+_FIFTH = [(_MIXED, _MIXED), ({"int8", "uint8"}, {"int8", "uint8"}), ({"int4", "uint4"}, {"int4", "uint4"})]
+_SEVENTH = [(_WIDE, _WIDE | _EIGHT), (_EIGHT, _EIGHT)]
+# Of products the dtypes of the left operands and of the right ones that go together.
+_PRODUCTS: dict[ChipVersion, list[tuple[set[str], set[str]]]] = {
+    ChipVersion.TPU_V2: _OLD, ChipVersion.TPU_V3: _OLD, ChipVersion.TPU_V4I: _FOURTH, ChipVersion.TPU_V4: _FOURTH,
+    ChipVersion.TPU_V5E: _FIFTH, ChipVersion.TPU_V5P: _FIFTH, ChipVersion.TPU_V6E: _FIFTH, ChipVersion.TPU_7: _SEVENTH,
+    ChipVersion.TPU_7X: _SEVENTH,
+    ChipVersion.TPU_8I: [(left, {*right, "int4", "uint4"}) for left, right in _SEVENTH],
+    ChipVersion.TPU_8T: [(left, {*right, "int4"}) for left, right in _SEVENTH],
+}
 _M, _G, _T = 10**6, 10**9, 10**12
 _V = ChipVersion
 _CHIPS = {info.chip_version: info for info in (
@@ -75,18 +123,26 @@ _CHIPS = {info.chip_version: info for info in (
             int4_ops_per_second=788 * _T),
     TpuInfo(chip_version=_V.TPU_V5P, generation=5, vmem_capacity_bytes=64 << 20, hbm_capacity_bytes=51500 * _M,
             mem_bw_bytes_per_second=1230 * _G, bf16_ops_per_second=229500 * _G, int8_ops_per_second=459 * _T,
-            int4_ops_per_second=920 * _T),
+            int4_ops_per_second=920 * _T, sparse_core=SparseCoreInfo(4, 16, 8, 512 << 10, 32)),
     TpuInfo(chip_version=_V.TPU_V6E, generation=6, mxu_column_size=256, num_mxus=2, vmem_capacity_bytes=128 << 20,
             hbm_capacity_bytes=34400 * _M, mem_bw_bytes_per_second=1640 * _G, bf16_ops_per_second=920 * _T,
-            int8_ops_per_second=1840 * _T, fp8_ops_per_second=920 * _T, int4_ops_per_second=3680 * _T),
+            int8_ops_per_second=1840 * _T, fp8_ops_per_second=920 * _T, int4_ops_per_second=3680 * _T,
+            sparse_core=SparseCoreInfo(2, 16, 8, 256 << 10, 32)),
     TpuInfo(chip_version=_V.TPU_7X, generation=7, mxu_column_size=256, num_mxus=2, num_accumulators=128,
             vmem_capacity_bytes=64 << 20, hbm_capacity_bytes=103 * _G, mem_bw_bytes_per_second=3700 * _G,
-            bf16_ops_per_second=1155 * _T, fp8_ops_per_second=2300 * _T),
+            bf16_ops_per_second=1155 * _T, fp8_ops_per_second=2300 * _T, sparse_core=SparseCoreInfo(2, 16, 16, 512 << 10, 32)),
+    TpuInfo(chip_version=_V.TPU_8I, generation=8, mxu_column_size=256, num_mxus=2, num_accumulators=256,
+            vmem_capacity_bytes=192 << 20, hbm_capacity_bytes=154500 * _M, mem_bw_bytes_per_second=4300 * _G,
+            bf16_ops_per_second=550500 * _G, fp8_ops_per_second=4404 * _T, sparse_core=SparseCoreInfo(1, 4, 16, 512 << 10, 64)),
+    TpuInfo(chip_version=_V.TPU_8T, generation=8, num_sublanes=16, mxu_column_size=256, num_mxus=2, num_accumulators=256,
+            vmem_capacity_bytes=128 << 20, hbm_capacity_bytes=231 * _G, mem_bw_bytes_per_second=6400 * _G,
+            bf16_ops_per_second=996100 * _G, int8_ops_per_second=996100 * _G, fp8_ops_per_second=5976900 * _G,
+            int4_ops_per_second=11953800 * _G, sparse_core=SparseCoreInfo(2, 16, 16, 256 << 10, 64)),
 )}
 _CHIPS[_V.TPU_7] = replace(_CHIPS[_V.TPU_7X], chip_version=_V.TPU_7)
 _KINDS = {"TPU v2": _V.TPU_V2, "TPU v3": _V.TPU_V3, "TPU v4": _V.TPU_V4, "TPU v4 lite": _V.TPU_V4I, "TPU v5 lite": _V.TPU_V5E,
           "TPU v5e": _V.TPU_V5E, "TPU v5": _V.TPU_V5P, "TPU v5p": _V.TPU_V5P, "TPU v6 lite": _V.TPU_V6E, "TPU v6e": _V.TPU_V6E,
-          "TPU7": _V.TPU_7, "TPU7x": _V.TPU_7X}
+          "TPU7": _V.TPU_7, "TPU7x": _V.TPU_7X, "TPU8i": _V.TPU_8I, "TPU8t": _V.TPU_8T}
 
 
 def get_tpu_info_for_chip(chip_version: Any, num_tensor_cores_per_logical_device: int = 1) -> TpuInfo:
@@ -107,14 +163,30 @@ def get_tpu_info_for_chip(chip_version: Any, num_tensor_cores_per_logical_device
     return replace(found, num_cores=2)
 
 
+def _device() -> tuple[str, int | None]:
+    """The kind of the devices that a program is for, and how many cores each has: those of the mesh of the context, if it names
+    any, or of the default device."""
+    named = abstract_context.value and abstract_context.value.abstract_device
+    if named:
+        return named.device_kind, named.num_cores
+    device = platforms.default_device()
+    return device.device_kind, getattr(device, "num_cores", None) or 1
+
+
 def is_tpu_device() -> bool:
-    """Whether the default device is a TPU that is known here."""
-    return platforms.default_device().device_kind in _KINDS
+    """Whether the devices are TPUs that are known here: see `get_tpu_info`."""
+    return _device()[0] in _KINDS
 
 
 def get_tpu_info() -> TpuInfo:
-    """What is known of the default device. Raises: ValueError if it is no TPU, or one that is not known."""
-    device = platforms.default_device()
-    if device.device_kind not in _KINDS:
-        raise ValueError(f"Unsupported TPU device kind: {device.device_kind}")
-    return get_tpu_info_for_chip(_KINDS[device.device_kind], getattr(device, "num_cores", None) or 1)
+    """What is known of the default device, or of the devices that a mesh stands for: `jax.sharding.use_abstract_mesh` with an
+    `AbstractMesh` that has an `abstract_device`.
+
+    Raises: ValueError if it is no TPU, or one that is not known.
+    """
+    kind, cores = _device()
+    if kind not in _KINDS:
+        raise ValueError(f"Unsupported TPU device kind: {kind}. If you are not running on a TPU device, you need to wrap your "
+                         "code in a `jax.sharding.use_abstract_mesh` context manager whose `AbstractMesh` argument specifies "
+                         "the exact TPU version you intend to target.")
+    return get_tpu_info_for_chip(_KINDS[kind], cores or 1)

@@ -74,18 +74,33 @@ class VJP(Partial):
     """The function of cotangents that `vjp` gives. It is a pytree of the values that it keeps."""
 
     __module__ = "jaxlite.tree_util"
-    args_res = property(lambda self: self.args[0], doc="""For each argument what the backward pass keeps of it, or NotNeeded().
+    args_res = property(lambda self: self.args[0], lambda self, kept: self._replace(args=(kept, *self.args[1:])),
+                        doc="""For each argument what the backward pass keeps of it, or NotNeeded().
 
-    It is a list whose entries may be replaced, by the same arrays in another memory or computed again.""")
-    opaque_residuals = property(lambda self: self.args[1], doc="The other values that the backward pass keeps.")
+    It is a list that may be replaced, as its entries may, by the same arrays in another memory or computed again.""")
+    opaque_residuals = property(lambda self: self.args[1], lambda self, kept: self._replace(args=(self.args[0], kept)),
+                                doc="The other values that the backward pass keeps.")
 
-    fun = property(lambda self: self.func, lambda self, fun: self.__setstate__((fun, self.args, self.keywords, None)),
+    fun = property(lambda self: self.func, lambda self, fun: self._replace(func=fun),
                    doc="The function of what is kept and a cotangent. Libraries replace it, to make objects of it comparable.")
     in_tree = property(lambda self: self.func.in_tree, doc="The tree of the arguments.")
     out_tree = property(lambda self: self.func.out_tree, doc="The tree of the output.")
     out_nzs = property(lambda self: self.func.out_nzs, doc="For each array of the output, whether it depends on the arguments.")
 
     want_logs = False
+
+    def _replace(self, func: Any = None, args: Any = None) -> None:
+        self.__setstate__((func or self.func, args or self.args, self.keywords, self.__dict__))  # type: ignore[attr-defined]
+
+    def replace(self, **fields: Any) -> VJP:
+        """The same with other values of some of `args_res`, `opaque_residuals`, `fun` and `want_logs`."""
+        unknown = fields.keys() - {"args_res", "opaque_residuals", "fun", "want_logs"}
+        if unknown:
+            raise TypeError(f"a vjp function has no field {min(unknown)!r} to replace")
+        made = _with_logs(self, self.want_logs)
+        for name, value in fields.items():
+            setattr(made, name, value)
+        return made
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         with collecting() as log:

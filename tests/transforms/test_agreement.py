@@ -182,6 +182,11 @@ def test_vjp_functions_show_what_they_keep_of_the_arguments():
     pull.args_res[0] = 10 * x
     assert pull(jnp.ones(3))[1]["y"].tolist() == [0, 10, 20]
     sine = jax.tree.map(lambda leaf: leaf * 2, jax.vjp(jnp.sin, x)[1])
+    again = pull.replace(args_res=[x, pull.args_res[1]])
+    again.args_res = [2 * x, pull.args_res[1]]
+    assert again(jnp.ones(3))[1]["y"].tolist() == [0, 2, 4] and pull.args_res[0][1] == 10
+    with pytest.raises(TypeError, match="no field 'args' to replace"):
+        pull.replace(args=())
     assert str(sine.args_res) == "[NotNeeded()]" and sine(y)[0][0] == 2
 
 

@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from jaxlite.core import sharing
+from jaxlite.core.jaxpr import forget_derived
 from lowering import xla
 
 Made = TypeVar("Made")
@@ -42,4 +44,4 @@ def clear_caches() -> None:
         hook()
 
 
-clear_hooks: list[Callable[[], None]] = []
+clear_hooks: list[Callable[[], None]] = [forget_derived, sharing.forget]

@@ -486,7 +486,7 @@ def jitted_of(path: Any) -> Jitted:
     return path._jitted
 
 
-jit_p = Primitive("jit", multiple_results=True)
+jit_p = Primitive("jit", multiple_results=True, memoise="jaxpr")
 has_program(jit_p, "jaxpr")
 jit_p.typed_by = ("jaxpr", "name", "compiler_options_kvs")
 jit_p.params_for_libraries = lambda params: {"ctx_mesh": _meshes().empty_mesh(), **params}

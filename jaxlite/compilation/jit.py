@@ -11,12 +11,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jaxlite.compilation.caches import clear_hooks
 from jaxlite.compilation.dispatch import jit_p, jitted_of, make_call_path, opened
 from jaxlite.compilation.options import NOT_A_FUNCTION, Options, check_callable, resolve, signature_of
 from jaxlite.core import config, source
 from jaxlite.core.filtering import boundary
-from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, derived, eval_jaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.tree import NOT_SPECIFIED
 from lowering import progress, report, xla
@@ -120,25 +119,16 @@ xla.PjitFunction.__deepcopy__ = lambda self, memo: self
 @jit_p.def_eager
 def _jit_eager(*args: Any, jaxpr: ClosedJaxpr, name: str, in_shardings: Any = None, out_shardings: Any = None,
                compiler_options_kvs: Any = (), **params: Any) -> list[Any]:
-    key = id(jaxpr), in_shardings, out_shardings, compiler_options_kvs
-    call = _evaluators.get(key)
-    if call is None:
+    def make() -> Any:
         said = {"jaxpr": jaxpr, "in_shardings": in_shardings, "out_shardings": out_shardings}
 
         def evaluate(*args: Any) -> list[Any]:
             return list(opened(lambda *args: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args), said)(*args))
 
         evaluate.__name__ = name
-        if len(_evaluators) >= _EVALUATOR_LIMIT:
-            _evaluators.clear()
-        # It keeps the jaxpr, so its id stays taken.
-        call = _evaluators[key] = jit(evaluate, compiler_options=dict(compiler_options_kvs) or None)
-    return call(*args)
+        return jit(evaluate, compiler_options=dict(compiler_options_kvs) or None)
 
-
-_EVALUATOR_LIMIT = 1024
-_evaluators: dict[Any, Any] = {}
-clear_hooks.append(_evaluators.clear)
+    return derived(jaxpr, ("eager", in_shardings, out_shardings, compiler_options_kvs), make)(*args)
 
 
 _page = loader("jaxlite.compilation.page")

@@ -12,12 +12,10 @@ from typing import Any
 
 from jaxlite.core.aval import with_axis
 from jaxlite.core.high import AvalQDD, cur_qdd, is_high_value, raised, with_states
-from jaxlite.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr, has_high_types, jaxprs_in_params
+from jaxlite.core.jaxpr import ClosedJaxpr, Var, derived, eval_jaxpr, has_high_types, jaxprs_in_params
 from jaxlite.core.staging import StagingTrace, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import set_trace
 from jaxlite.core.values import aval_of
-
-_LIMIT = 1024
 
 
 class LowTrace(StagingTrace):
@@ -127,22 +125,12 @@ class LowProgram:
         return sum(len(out.lo_ty()) for out in self.outs if type(out) is not int)
 
 
-_programs: dict[Any, tuple[ClosedJaxpr, LowProgram]] = {}
-
-
 def lower_types(closed: ClosedJaxpr, args: Sequence[Any] | None = None) -> LowProgram:
     """A program that closes over nothing as one of arrays, for arguments some of which may be the same value; remembered."""
     seen: dict[int, int] = {}
     firsts = tuple([seen.setdefault(id(arg), index) if aval.has_qdd else index
                     for index, (aval, arg) in enumerate(zip(closed.in_avals, args or closed.jaxpr.invars, strict=True))])
-    known = _programs.get((id(closed), firsts))
-    if known is not None:
-        return known[1]
-    if len(_programs) >= _LIMIT:
-        _programs.clear()
-    made = LowProgram(closed, firsts)
-    _programs[id(closed), firsts] = closed, made  # holds the program, so its id stays taken
-    return made
+    return derived(closed, ("low", *firsts), lambda: LowProgram(closed, firsts))
 
 
 def _as_program(low: LowProgram) -> tuple[ClosedJaxpr, list[Any]]:

@@ -99,7 +99,11 @@ def deleted_error(array: Any) -> RuntimeError:
 
 
 def host_value(array: Any) -> np.ndarray:
-    """The value as a read-only NumPy array; waits until it is computed, and is kept with the array."""
+    """The value as a read-only NumPy array; waits until it is computed.
+
+    It is kept with the array where it is a copy, as that of few bytes is. A view of the array's memory is not: it keeps the
+    array, and no collector of cycles looks at an array's attributes.
+    """
     if array.is_deleted():
         raise deleted_error(array)
     value = array._npy_value
@@ -110,9 +114,16 @@ def host_value(array: Any) -> np.ndarray:
             if array.is_fully_addressable:
                 raise
             raise _elsewhere_error() from None
+        is_view = isinstance(value.base, memoryview)
+        if is_view and value.nbytes <= _FEW_BYTES:
+            value, is_view = value.copy(), False
         value.flags.writeable = False
-        array._npy_value = value
+        if not is_view:
+            array._npy_value = value
     return value
+
+
+_FEW_BYTES = 128
 
 
 def _elsewhere_error() -> RuntimeError:

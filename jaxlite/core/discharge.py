@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from jaxlite.core.aval import AbstractRef
 from jaxlite.core.effects import REF
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, derived, jaxprs_in_params
 from jaxlite.core.staging import StagedTracer, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 
@@ -28,9 +28,6 @@ class Discharged(NamedTuple):
     closed: ClosedJaxpr
     refs: tuple[int, ...]
     written: tuple[int, ...]
-
-
-_discharged: dict[int, tuple[ClosedJaxpr, Discharged]] = {}
 
 
 def discharges(*primitives: Any) -> Callable[[Rule], Rule]:
@@ -51,9 +48,10 @@ def touches_refs(params: dict[str, Any]) -> bool:
 
 def discharge_jaxpr(closed: ClosedJaxpr) -> Discharged:
     """The program on values; remembered. It closes over the same arrays, `closed.consts`, none of which is a Ref."""
-    known = _discharged.get(id(closed))
-    if known is not None:
-        return known[1]
+    return derived(closed, "discharge", lambda: _discharged(closed))
+
+
+def _discharged(closed: ClosedJaxpr) -> Discharged:
     jaxpr = closed.jaxpr
     inputs = [*jaxpr.constvars, *jaxpr.invars]
     refs = tuple(index for index, var in enumerate(jaxpr.invars) if type(var.aval) is AbstractRef)
@@ -72,11 +70,7 @@ def discharge_jaxpr(closed: ClosedJaxpr) -> Discharged:
     assert not consts, "a program that closes over nothing gave one that does"
     count = len(jaxpr.constvars)
     result = result.replace(constvars=result.invars[:count], invars=result.invars[count:])
-    found = Discharged(ClosedJaxpr(result, closed.consts), refs, tuple(written))
-    if len(_discharged) >= _LIMIT:
-        _discharged.clear()
-    _discharged[id(closed)] = closed, found  # holds the program, so its id stays taken
-    return found
+    return Discharged(ClosedJaxpr(result, closed.consts), refs, tuple(written))
 
 
 def without_local_refs(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
@@ -153,5 +147,4 @@ def _name(operand: Any) -> int:
 
 def forget() -> None:
     """Drop remembered programs."""
-    _discharged.clear()
     _equations.clear()

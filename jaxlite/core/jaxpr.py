@@ -210,7 +210,39 @@ class Jaxpr:
         page.text(self.pretty_print(use_color=True))
 
 
-class ClosedJaxpr:
+class Remembering:
+    """Has what was derived from it (see `derived`)."""
+
+    __slots__ = ("_derived",)
+
+    _derived: tuple[Any, dict[Any, Any]]
+
+
+def derived(source: Remembering, key: Any, make: Callable[[], Found]) -> Found:
+    """What `make()` derives from a program, or from what it was split in, once for each key; kept as long as its source."""
+    generation, results = getattr(source, "_derived", _NOTHING)
+    if generation is not _generations[-1]:
+        generation, results = source._derived = _generations[-1], {}
+    found = results.get(key)
+    if found is None:
+        found = make()
+        if len(results) >= _DERIVED_LIMIT:  # a lasting program may be used with functions made anew
+            results.clear()
+        results[key] = found
+    return found
+
+
+def forget_derived() -> None:
+    """From now on all is derived anew."""
+    _generations[-1] = object()
+
+
+_DERIVED_LIMIT = 256
+_NOTHING: tuple[Any, dict[Any, Any]] = (None, {})
+_generations = [object()]
+
+
+class ClosedJaxpr(Remembering):
     """A jaxpr with the values of its constvars."""
 
     __slots__ = ("jaxpr", "consts", "__weakref__")

@@ -26,7 +26,7 @@ from jaxlite.core.aval import (
     varying,
 )
 from jaxlite.core.config import chooses_layouts, no_collectives
-from jaxlite.core.jaxpr import Effects, jaxprs_in_params, no_effects
+from jaxlite.core.jaxpr import Effects, derived, jaxprs_in_params, no_effects
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import set_trace, state
 from lowering.rules import register_foreign
@@ -106,7 +106,8 @@ class Primitive:
     to_lojax: Any = None  # of operations on values of high types: what they are in others, applied before lowering
     has_own_backward = False  # whether it is transposed even where no cotangent arrives: a function of the user's does it
 
-    def __init__(self, name: str, multiple_results: bool = False, memoise: bool = True, is_own: bool | None = None):
+    def __init__(self, name: str, multiple_results: bool = False, memoise: bool | str = True, is_own: bool | None = None):
+        """Args: `memoise`, whether types are remembered, or the param with the program as long as which they are."""
         self.name = name
         self.multiple_results = multiple_results or getattr(type(self), "multiple_results") is True  # noqa: B009  a subclass may say
         self.made_in: str = sys._getframe(1).f_globals.get("__name__", "")
@@ -193,15 +194,20 @@ class Primitive:
         """Output avals and effects; remembered for each combination of avals and params."""
         if no_collectives.value:
             return _no_collectives().typed(self, avals, params)
-        key: Any = tuple(avals)
-        if params:
-            key = (key, *params, *params.values()) if self.typed_by is None else (key, *map(params.get, self.typed_by))
-        try:
-            return self._memo[key]
-        except KeyError:
-            pass
-        except TypeError:  # an unhashable param
-            return self._abstract(*avals, **params) if not layouts.exist else _explicit().typed(self, avals, params)
+        key: Any = None
+        memo = self._memo
+        if self._memoised:
+            if self._memoised is not True:
+                memo = derived(params[self._memoised], self, dict)
+            key = tuple(avals)
+            if params:
+                key = (key, *params, *params.values()) if self.typed_by is None else (key, *map(params.get, self.typed_by))
+            try:
+                return memo[key]
+            except KeyError:
+                pass
+            except TypeError:  # an unhashable param
+                return self._abstract(*avals, **params) if not layouts.exist else _explicit().typed(self, avals, params)
         if not self.takes_refs and AbstractRef in map(type, avals):
             self._check_no_refs(avals, params)
         if layouts.exist and any(getattr(aval, "layout", None) is not None for aval in avals):
@@ -211,9 +217,9 @@ class Primitive:
         else:
             result = self.eval_whole(avals, params)
         if self._memoised:
-            if len(self._memo) >= _MEMO_LIMIT:
-                self._memo.clear()
-            self._memo[key] = result
+            if len(memo) >= _MEMO_LIMIT:
+                memo.clear()
+            memo[key] = result
         return result
 
     def eval_whole(self, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:

@@ -28,7 +28,7 @@ from lowering import xla
 __all__ = ["BATCHING", "ArrayMapping", "CompoundFactor", "SdyShardingRule", "custom_partitioning", "custom_partitioning_p"]
 __dir__ = lambda: __all__
 
-custom_partitioning_p = Primitive("custom_partitioning", multiple_results=True)
+custom_partitioning_p = Primitive("custom_partitioning", multiple_results=True, memoise=False)
 
 
 @custom_partitioning_p.def_effectful_abstract_eval

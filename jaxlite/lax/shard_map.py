@@ -27,7 +27,7 @@ from jaxlite.core.aval import AbstractRef, ShapedArray, dual_spec, has_states, l
 from jaxlite.core.discharge import discharge_jaxpr, discharges
 from jaxlite.core.effects import REF
 from jaxlite.core.errors import JaxprTypeError
-from jaxlite.core.jaxpr import ClosedJaxpr, JaxprEqn, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, JaxprEqn, derived, eval_jaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import MixedVarying, Primitive
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
@@ -43,7 +43,7 @@ from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, zero_for
 from jaxlite.traces.linearize import linearize_jaxpr
 from jaxlite.traces.transpose import Linear, backward, is_linear
 
-shard_map_p = Primitive("shard_map", multiple_results=True)
+shard_map_p = Primitive("shard_map", multiple_results=True, memoise="jaxpr")
 shard_map_p.knows_vma = True
 Specs = tuple[Any, ...]
 
@@ -199,20 +199,9 @@ def _with_values(eqn: JaxprEqn, values: list[Any]):
 
 # --- remembered programs -----------------------------------------------------------------------------
 
-_LIMIT = 1024
-_made: dict[Any, Any] = {}
-clear_hooks.append(_made.clear)
-
-
-def _remembered(make: Callable[..., Any], *args):
-    """`make(*args)`, where programs among the arguments are told apart by identity: one program gives one equation."""
-    key = (make, *args)
-    found = _made.get(key)
-    if found is None:
-        if len(_made) >= _LIMIT:
-            _made.clear()
-        found = _made[key] = make(*args)
-    return found
+def _remembered(make: Callable[..., Any], jaxpr: ClosedJaxpr, *args):
+    """`make(jaxpr, *args)`: one program gives one equation."""
+    return derived(jaxpr, (make, *args), lambda: make(jaxpr, *args))
 
 
 def _traced(fun: Callable, avals: Sequence[Any], debug) -> tuple[ClosedJaxpr, list[Any]]:

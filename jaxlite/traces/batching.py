@@ -13,7 +13,7 @@ from typing import Any
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import source
 from jaxlite.core.aval import high_types, layouts, spec_of, varying, with_axis, without_axis
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, derived, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.shape_dtype import typeof
 from jaxlite.core.staging import high, hoist_consts, pin_marked, trace_to_jaxpr
@@ -233,11 +233,13 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], bat
     Returns: the program, of consts + inputs, those consts, and for each output whether it is batched.
     """
     wanted = [batch_out] * len(closed.out_avals) if isinstance(batch_out, bool) else list(batch_out)
-    key = (id(closed), axis.size, axis.name, axis.spmd_name, axis.vma, axis.cut, tuple(dims), tuple(wanted),
+    key = ("batch", axis.size, axis.name, axis.spmd_name, axis.vma, axis.cut, tuple(dims), tuple(wanted),
            tuple(state.axis_sizes.items()))
-    found = _batched.get(key)
-    if found is not None:
-        return found[1:]
+    return derived(closed, key, lambda: _batch_jaxpr(closed, axis, dims, wanted))
+
+
+def _batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], wanted: list[bool],
+                 ) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
     in_avals = [aval if dim is None else axis.batched(aval, dim)
                 for aval, dim in zip(closed.in_avals, dims, strict=True)]
     batched_out: list[bool] = []
@@ -254,11 +256,7 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], bat
                 for out, dim, flag, front in zip(outs, out_dims, batched_out, wanted, strict=True)]
 
     jaxpr, consts = trace_to_jaxpr(fun, in_avals, closed.jaxpr.debug_info)
-    result = hoist_consts(jaxpr)
-    if len(_batched) >= _LIMIT:
-        _batched.clear()
-    _batched[key] = (closed, result, consts, batched_out)  # holds the program, so its id stays taken
-    return result, consts, batched_out
+    return hoist_consts(jaxpr), consts, batched_out
 
 
 def place_of(flag: Any) -> Any:
@@ -273,15 +271,6 @@ class _HighPlace:
 
     def __init__(self, spec: Any):
         self.spec = spec
-
-
-_LIMIT = 4096
-_batched: dict[Any, tuple[ClosedJaxpr, ClosedJaxpr, list[Any], list[bool]]] = {}
-
-
-def forget() -> None:
-    """Drop remembered programs."""
-    _batched.clear()
 
 
 # --- moving the batched axis -------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class _CustomCall(Primitive):
     """A primitive that traces of libraries know by its function and rules; `kind` is jvp or vjp."""
 
     def __init__(self, kind: str):
-        super().__init__(f"custom_{kind}_call", multiple_results=True)
+        super().__init__(f"custom_{kind}_call", multiple_results=True, memoise="call_jaxpr")
         self.kind = kind
 
     def hand_over(self, process: Callable[..., Any], args: Sequence[Any], params: dict[str, Any]) -> Any:  # type: ignore[override]
@@ -46,7 +46,7 @@ class _CustomCall(Primitive):
 
 
 custom_jvp_call_p, custom_vjp_call_p = _CustomCall("jvp"), _CustomCall("vjp")
-custom_linear_p = Primitive("custom_linear", multiple_results=True)
+custom_linear_p = Primitive("custom_linear", multiple_results=True, memoise=False)
 custom_linear_p.takes_refs = True
 custom_linear_p.knows_vma = True
 custom_linear_p.has_own_backward = True

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import AbstractRef, AbstractToken, ShapedArray, dual
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, derived, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import high, hoist_consts, pin_marked, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
@@ -280,10 +280,10 @@ def jvp_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_out: boo
       each output whether it has a tangent.
     """
     wanted = [instantiate_out] * len(closed.out_avals) if isinstance(instantiate_out, bool) else list(instantiate_out)
-    key = (id(closed), tuple(nonzero), tuple(wanted))
-    found = _jvp_jaxprs.get(key)
-    if found is not None:
-        return found[1:]
+    return derived(closed, ("jvp", *nonzero, *wanted), lambda: _jvp_jaxpr(closed, nonzero, wanted))
+
+
+def _jvp_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], wanted: list[bool]) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
     in_avals = closed.in_avals
     tangent_avals = [tangent_aval(aval) for aval, flag in zip(in_avals, nonzero, strict=True) if flag]
     out_nonzero: list[bool] = []
@@ -299,20 +299,7 @@ def jvp_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_out: boo
         return primals_out + [tangent for tangent in tangents_out if type(tangent) is not Zero]
 
     jaxpr, consts = trace_to_jaxpr(fun, [*in_avals, *tangent_avals], closed.jaxpr.debug_info)
-    result = hoist_consts(jaxpr)
-    if len(_jvp_jaxprs) >= _LIMIT:
-        _jvp_jaxprs.clear()
-    _jvp_jaxprs[key] = (closed, result, consts, out_nonzero)  # holds the program, so its id stays taken
-    return result, consts, out_nonzero
-
-
-_LIMIT = 4096
-_jvp_jaxprs: dict[Any, tuple[ClosedJaxpr, ClosedJaxpr, list[Any], list[bool]]] = {}
-
-
-def forget() -> None:
-    """Drop remembered programs."""
-    _jvp_jaxprs.clear()
+    return hoist_consts(jaxpr), consts, out_nonzero
 
 
 # --- makers of rules ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 from jaxlite.core import errors
 from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Var, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Remembering, Var, derived, eval_jaxpr
 from jaxlite.core.staging import StagedTracer, StagingTrace, hoist_consts
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import aval_of
@@ -163,7 +163,7 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], no
     return [primal for primal, _ in pairs], LinearProgram(jaxpr, consts, flags, [each.aval for each in tangents])
 
 
-class SplitJaxpr:
+class SplitJaxpr(Remembering):
     """A program split for linearisation.
 
     `primal` maps `consts` + inputs to outputs + residuals; `tangent` maps residuals + nonzero tangents to nonzero tangents of
@@ -182,10 +182,10 @@ class SplitJaxpr:
 def linearize_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_out: Sequence[bool] | bool = False) -> SplitJaxpr:
     """Split a program that closes over nothing; remembered for each program and pattern of nonzero tangents."""
     wanted = [instantiate_out] * len(closed.out_avals) if isinstance(instantiate_out, bool) else list(instantiate_out)
-    key = (id(closed), tuple(nonzero), tuple(wanted), state.pushes_forward)
-    found = _split_jaxprs.get(key)
-    if found is not None:
-        return found
+    return derived(closed, ("linearize", *nonzero, *wanted, state.pushes_forward), lambda: _linearized(closed, nonzero, wanted))
+
+
+def _linearized(closed: ClosedJaxpr, nonzero: Sequence[bool], wanted: list[bool]) -> SplitJaxpr:
     primals = StagingTrace(closed.jaxpr.debug_info)
     inputs = [primals.new_arg(aval) for aval in closed.in_avals]
     with set_trace(primals):
@@ -215,17 +215,4 @@ def linearize_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_ou
                 f"The derivative rule of a function inside {closed.jaxpr.debug_info} closes over a value that is traced "
                 "outside of it. Pass that value as an argument of the custom_jvp or custom_vjp function")
     primal_jaxpr, consts = prune(primal_jaxpr, consts)
-    result = SplitJaxpr(hoist_consts(primal_jaxpr), consts, hoist_consts(jaxpr), flags, len(pairs), forwarded, closed)
-    if len(_split_jaxprs) >= _LIMIT:
-        _split_jaxprs.clear()
-    _split_jaxprs[key] = result  # holds the program, so its id stays taken
-    return result
-
-
-_LIMIT = 4096
-_split_jaxprs: dict[Any, SplitJaxpr] = {}
-
-
-def forget() -> None:
-    """Drop remembered programs."""
-    _split_jaxprs.clear()
+    return SplitJaxpr(hoist_consts(primal_jaxpr), consts, hoist_consts(jaxpr), flags, len(pairs), forwarded, closed)

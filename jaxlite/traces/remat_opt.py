@@ -17,7 +17,7 @@ from jaxlite.traces.batching import Axis, batch_jaxpr
 from jaxlite.traces.decompose import rules_by_parts
 from jaxlite.traces.saving import narrowed, narrowing, pick, read_inputs
 
-remat_opt_p = Primitive("remat_opt", multiple_results=True)
+remat_opt_p = Primitive("remat_opt", multiple_results=True, memoise="fwd_jaxpr")
 runs_program(remat_opt_p, "fwd_jaxpr")
 rules_by_parts(remat_opt_p, "fwd_jaxpr")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jaxlite.core.effects import check_harmless
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, derived, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import runs_program
 from jaxlite.core.tracing import state
@@ -23,7 +23,7 @@ from jaxlite.traces.own_residuals import rules as own_residuals
 from jaxlite.traces.saving import Split, narrowed, pick, read_inputs, split_by_policy
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
-checkpoint_p = Primitive("remat2", multiple_results=True)
+checkpoint_p = Primitive("remat2", multiple_results=True, memoise="jaxpr")
 runs_program(checkpoint_p, "jaxpr")
 name_p = Primitive("name")
 
@@ -81,10 +81,6 @@ def _halves(split: SplitJaxpr, policy: Callable[..., Any] | None) -> _Halves:
     return _Halves(ClosedJaxpr(forward, []), ClosedJaxpr(joined, []), read)
 
 
-_recomputed: dict[Any, tuple[Any, Any, _Halves]] = {}
-_LIMIT = 1024
-
-
 def _in_place(program: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
     """Run a program; its equations keep their lines."""
     trace = state.trace
@@ -100,13 +96,7 @@ def _checkpoint_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, ja
     check_harmless(jaxpr.effects, "differentiation of a checkpoint")
     nonzero = [type(tangent) is not Zero for tangent in tangents]
     split = linearize_jaxpr(jaxpr, nonzero)
-    key = (id(split), policy)
-    found = _recomputed.get(key)
-    if found is None:
-        if len(_recomputed) >= _LIMIT:
-            _recomputed.clear()
-        found = _recomputed[key] = (split, policy, _halves(split, policy))
-    halves = found[2]
+    halves = derived(split, ("checkpoint", policy), lambda: _halves(split, policy))
     inputs = [*split.consts, *primals]
     outs = _in_place(halves.forward, inputs)
     active = [tangent for tangent in tangents if type(tangent) is not Zero]

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxlite.core.aval import MemorySpace, dual, layouts, spaces
 from jaxlite.core.config import chooses_layouts, enable_x64
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, derived
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
@@ -192,11 +192,13 @@ def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequenc
     Returns: a program of consts + those inputs that gives the cotangents that are not zero and what was logged, its consts,
       for each linear input whether a cotangent reaches it, and the tree of what was logged.
     """
+    key = ("backward", *linear, *nonzero, *(instantiate_out or ()))
+    return derived(closed, key, lambda: _backward_jaxpr(closed, linear, nonzero, instantiate_out))
+
+
+def _backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequence[bool],
+                    instantiate_out: Sequence[bool] | None) -> tuple[ClosedJaxpr, list[Any], list[bool], Any]:
     jaxpr = closed.jaxpr
-    key = (id(closed), tuple(linear), tuple(nonzero), None if instantiate_out is None else tuple(instantiate_out))
-    remembered = _transposed.get(key)
-    if remembered is not None:
-        return remembered[1:]
     known = [var.aval for var, flag in zip(jaxpr.invars, linear, strict=True) if not flag]
     incoming = [cotangent_aval(var.aval) for var, flag in zip(jaxpr.outvars, nonzero, strict=True) if flag]
     arrives: list[bool] = []
@@ -219,20 +221,7 @@ def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequenc
         return [*[out for out in outs if type(out) is not Zero], *extra]
 
     traced, consts = trace_to_jaxpr(fun, [*known, *incoming], jaxpr.debug_info)
-    result = hoist_consts(traced)
-    if len(_transposed) >= _LIMIT:
-        _transposed.clear()
-    _transposed[key] = (closed, result, consts, arrives, logged)  # holds the program, so its id stays taken
-    return result, consts, arrives, logged
-
-
-_LIMIT = 4096
-_transposed: dict[Any, tuple[ClosedJaxpr, ClosedJaxpr, list[Any], list[bool], Any]] = {}
-
-
-def forget() -> None:
-    """Drop remembered programs."""
-    _transposed.clear()
+    return hoist_consts(traced), consts, arrives, logged
 
 
 # --- makers of rules ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from jaxlite.traces.jvp import instantiate, jvp_flat, jvp_jaxpr
 from jaxlite.transforms.custom_derivatives import bound_arguments, rule_inside
 from lowering.rules import register_decomposition
 
-custom_vmap_call_p = Primitive("custom_vmap_call", multiple_results=True)
+custom_vmap_call_p = Primitive("custom_vmap_call", multiple_results=True, memoise=False)
 
 
 class custom_vmap:

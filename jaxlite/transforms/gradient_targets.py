@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jaxlite.core.filtering import boundary
 from jaxlite.core.refs import Ref
 from jaxlite.core.tracing import ref_methods
 from jaxlite.core.tree import Partial, keystr, register_pytree_node, tree_flatten, tree_flatten_with_path, tree_unflatten
@@ -102,6 +103,7 @@ class VJP(Partial):
             setattr(made, name, value)
         return made
 
+    @boundary
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         with collecting() as log:
             found = self.func(*self.args, *args, **keywords)

@@ -704,6 +704,39 @@ def test_entries_die_with_their_function():
     assert payload() is None and big() is None
 
 
+def new_gradient(kind, c):
+    """The gradient of a function that is made anew, and closes over an array."""
+    if kind == "custom_vjp":
+        rule = jaxlite.custom_vjp(lambda x: x * c)
+        rule.defvjp(lambda x: (x * c, c), lambda c, g: (g * c,))
+        return jit(jaxlite.grad(lambda x: rule(x).sum()))
+    return jaxlite.grad({
+        "jit": jit(lambda x: (lax.sin(x) * c).sum()),
+        "checkpoint": jaxlite.checkpoint(lambda x: (lax.sin(x) * c).sum()),
+        "scan": lambda x: lax.scan(lambda s, _: (s * c, None), x, None, length=2)[0].sum(),
+        "cond": lambda x: lax.cond(x[0] > 0, lambda: x * c, lambda: x - c).sum(),
+    }[kind])
+
+
+@pytest.mark.parametrize("kind", ["jit", "checkpoint", "custom_vjp", "scan", "cond"])
+def test_what_is_derived_from_a_function_ends_with_it(kind):
+    c = array([2, 3, 4], F32)
+    of_array = weakref.ref(c)
+    new_gradient(kind, c)(array([1, 1, 1], F32))
+    del c
+    gc.collect()
+    assert of_array() is None
+
+
+@pytest.mark.parametrize("kind", ["scan", "cond"])
+def test_eager_gradients_of_new_functions_of_the_same_code_compile_once(kind):
+    x, c = array([1, 1, 1], F32), array([2, 3, 4], F32)
+    want = new_gradient(kind, c)(x)
+    before = len(jaxlite.compile_report())
+    np.testing.assert_array_equal(new_gradient(kind, c)(x), want)
+    assert len(jaxlite.compile_report()) == before
+
+
 def test_numpy_arguments_are_freed_by_the_collector():
     alive = []
     for call in (jit(lambda x: lax.add(x, x)), lax.sin, jaxlite.numpy.asarray):
@@ -713,6 +746,15 @@ def test_numpy_arguments_are_freed_by_the_collector():
         del argument
         gc.collect()
         assert alive[-1]() is None
+
+
+@pytest.mark.parametrize("read", [str, repr, np.asarray, pickle.dumps, copy.deepcopy, lambda x: x._value, lambda x: x.tolist()])
+def test_an_array_is_freed_whose_value_was_read(read):
+    x = array(np.ones(1000), F32)
+    of_array, where = weakref.ref(x), x.unsafe_buffer_pointer()
+    read(x)
+    x = jit(lambda x: x + 1, donate_argnums=0)(x)
+    assert of_array() is None and x.unsafe_buffer_pointer() == where
 
 
 def test_a_function_without_tracing_cycles_dies_at_once():

@@ -45,7 +45,7 @@ def total(mesh, work=jnp.sum):
 
 
 # The programs of the page about processes, for this machine and for what the tests do with them.
-STARTING, RECOVERING = blocks_of("docs/processes.md")
+STARTING, RECOVERING, *_ = blocks_of("docs/processes.md")
 STARTING = STARTING.replace('"10.0.0.1:1234"', 'f"127.0.0.1:{PORT}"').replace("process_id=0)", "process_id=RANK)")
 RECOVERING = RECOVERING.replace("jax.distributed.initialize(...)", "start(heartbeat_timeout_seconds=3)")
 

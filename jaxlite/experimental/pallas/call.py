@@ -41,7 +41,7 @@ from jaxlite.state.indexing import Slice
 from jaxlite.traces.batching import Axis, bring
 from jaxlite.traces.jvp import Zero, instantiate, jvp_flat, zero_for
 
-pallas_call_p = Primitive("pallas_call", multiple_results=True)
+pallas_call_p = Primitive("pallas_call", multiple_results=True, memoise=False)
 
 
 def _read_mapping(text: str) -> GridMapping:

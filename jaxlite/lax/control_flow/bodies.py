@@ -18,9 +18,9 @@ from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import Ints, ShapedArray, high_types, shaped_array, typematch, varying
 from jaxlite.core.errors import JaxprTypeError
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, subjaxprs
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, subjaxprs
 from jaxlite.core.staging import StagingTrace, high, pvary_p, trace_to_jaxpr, varying_inputs, varying_outputs
-from jaxlite.core.tracing import Tracer, is_eager, state
+from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.tree import keystr, leaf_paths, tree_differences, tree_flatten, tree_flatten_with_path, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
@@ -147,62 +147,9 @@ def as_result(value):
     return arrays.put_array(value, placement.default_device(), False)
 
 
+clear_hooks.append(_bodies.clear)
+
 # --- jaxprs ------------------------------------------------------------------------------------------
-
-_SHARED_LIMIT = 1024
-_shared: dict[Any, ClosedJaxpr] = {}
-
-
-def shared(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """For eager calls: an earlier equal jaxpr, so that a new lambda of the same code is not compiled again."""
-    if not is_eager():
-        return closed
-    try:
-        key = _structure(closed.jaxpr)
-        if len(_shared) >= _SHARED_LIMIT:
-            _shared.clear()
-        return _shared.setdefault(key, closed)
-    except TypeError:  # a param that cannot be hashed
-        return closed
-
-
-def _structure(jaxpr: Jaxpr):
-    """A key that two jaxprs have in common exactly when they say the same."""
-    numbers: dict[Any, int] = {}
-
-    def bind(var):
-        numbers[var] = len(numbers)
-        return var.aval
-
-    def read(atom):
-        if type(atom) is Literal:
-            value = np.asarray(atom.val)
-            return value.tobytes(), value.dtype, atom.aval
-        return numbers[atom]
-
-    inputs = tuple(map(bind, (*jaxpr.constvars, *jaxpr.invars)))
-    eqns = tuple(
-        (eqn.primitive, tuple(map(read, eqn.invars)), *map(_param_key, eqn.params.items()),
-         tuple(map(bind, eqn.outvars)))
-        for eqn in jaxpr.eqns)
-    return inputs, eqns, tuple(map(read, jaxpr.outvars))
-
-
-def _param_key(value):
-    kind = type(value)
-    if kind is tuple:
-        return tuple(map(_param_key, value))
-    if kind is Jaxpr or (kind is ClosedJaxpr and not value.consts):
-        return kind, _structure(value if kind is Jaxpr else value.jaxpr)
-    return kind, value.hex() if kind is float else value  # 0.0 equals -0.0; 1 equals True
-
-
-def _clear() -> None:
-    _bodies.clear()
-    _shared.clear()
-
-
-clear_hooks.append(_clear)
 
 
 def check_operands(name: str, avals: Sequence[Any], expected: Sequence[Any]) -> None:
@@ -255,7 +202,7 @@ def varying_carry(body: ClosedJaxpr, avals: Sequence[Any], num_consts: int, num_
     if all(aval.vma == vma for aval, vma in zip(body.out_avals, carried)):
         return body
     wanted = [*carried, *[aval.vma for aval in body.out_avals[num_carry:]]]
-    return shared(ClosedJaxpr(varying_outputs(body.jaxpr, wanted), []))
+    return ClosedJaxpr(varying_outputs(body.jaxpr, wanted), [])
 
 
 # --- carries: they keep their type from one step to the next -----------------------------------------

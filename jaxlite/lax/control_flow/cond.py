@@ -30,7 +30,6 @@ from jaxlite.lax.control_flow.bodies import (
     difference_text,
     flatten_values,
     runs_in_python,
-    shared,
     trace_body,
     type_text,
 )
@@ -236,9 +235,9 @@ def _joined(*bodies: Body) -> tuple[tuple[ClosedJaxpr, ...], list[Any], tuple[in
     forwarded = tuple(each[0] if all(source == each[0] for source in each) else None
                       for each in zip(*sources, strict=True))
     branches = tuple(
-        shared(ClosedJaxpr(body.jaxpr.replace(
+        ClosedJaxpr(body.jaxpr.replace(
             constvars=[], invars=invars,
-            outvars=[atom for atom, source in zip(body.jaxpr.outvars, forwarded, strict=True) if source is None]), []))
+            outvars=[atom for atom, source in zip(body.jaxpr.outvars, forwarded, strict=True) if source is None]), [])
         for body, invars in zip(bodies, inputs, strict=True))
     return branches, consts, forwarded
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxlite.core import dtypes
 from jaxlite.core.array import make_array
 from jaxlite.core.effects import check_harmless
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, derived, eval_jaxpr
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tree import tree_unflatten
 from jaxlite.core.values import aval_of
@@ -26,15 +26,11 @@ from jaxlite.traces.linearize import linearize_jaxpr
 from jaxlite.traces.saving import Split, keeping, narrowed, narrowing, pick, read_inputs, split_by_policy, whole_or_inside
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
-_derived: dict[Any, Any] = {}
-_LIMIT = 1024
-
 
 def _join(programs: Sequence[ClosedJaxpr], consts: Sequence[Sequence[Any]]) -> tuple[tuple[ClosedJaxpr, ...], list[Any]]:
     """Branches that all take the consts of all, before their common operands."""
-    key = ("join", *map(id, programs))
-    found = _derived.get(key)
-    if found is None:
+
+    def make() -> tuple[ClosedJaxpr, ...]:
         joined = []
         for which, program in enumerate(programs):
             own, rest = program.jaxpr.invars[:len(consts[which])], program.jaxpr.invars[len(consts[which]):]
@@ -42,10 +38,9 @@ def _join(programs: Sequence[ClosedJaxpr], consts: Sequence[Sequence[Any]]) -> t
             for other, values in enumerate(consts):
                 inputs += own if other == which else [Var(aval_of(value)) for value in values]
             joined.append(ClosedJaxpr(program.jaxpr.replace(invars=[*inputs, *rest]), []))
-        if len(_derived) >= _LIMIT:
-            _derived.clear()
-        found = _derived[key] = (list(programs), tuple(joined))  # holds the programs, so their ids stay taken
-    return found[1], [value for values in consts for value in values]
+        return tuple(joined)
+
+    return derived(programs[0], ("join", *programs[1:]), make), [value for values in consts for value in values]
 
 
 def _union(flags: Sequence[Sequence[bool]]) -> list[bool]:
@@ -70,13 +65,8 @@ def _cond_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, branches
     nonzero = [type(tangent) is not Zero for tangent in tangents[1:]]
     flags = _union([linearize_jaxpr(branch, nonzero).nonzero_out for branch in branches])
     splits = [linearize_jaxpr(branch, nonzero, flags) for branch in branches]
-    key = ("linearize", *map(id, splits))
-    found = _derived.get(key)
-    if found is None:
-        if len(_derived) >= _LIMIT:
-            _derived.clear()
-        found = _derived[key] = (splits, *_share_residuals(splits, len(operands)))
-    _, primal_programs, tangent_programs, num_slots, used = found
+    primal_programs, tangent_programs, num_slots, used = derived(
+        splits[0], ("cond", *splits[1:]), lambda: _share_residuals(splits, len(operands)))
     programs, consts = _join(primal_programs, [split.consts for split in splits])
     outs = cond_p.bind(index, *consts, *operands, branches=programs, **params)
     count = splits[0].num_outs
@@ -195,18 +185,15 @@ def _with_all_logs(programs: Sequence[ClosedJaxpr], trees: Sequence[Any]) -> Seq
     starts = list(itertools.accumulate((tree.num_leaves for tree in trees), initial=0))
     if not starts[-1]:
         return programs
-    key = ("logs", *map(id, programs))
-    found = _derived.get(key)
-    if found is None:
+
+    def make() -> list[ClosedJaxpr]:
         slots: list[Any] = []
         for program, tree in zip(programs, trees, strict=True):
             slots += program.out_avals[len(program.out_avals) - tree.num_leaves:]
-        filled = [_filled(program, len(program.out_avals) - tree.num_leaves, slots, range(start, start + tree.num_leaves))
-                  for program, tree, start in zip(programs, trees, starts, strict=False)]
-        if len(_derived) >= _LIMIT:
-            _derived.clear()
-        found = _derived[key] = (list(programs), filled)
-    return found[1]
+        return [_filled(program, len(program.out_avals) - tree.num_leaves, slots, range(start, start + tree.num_leaves))
+                for program, tree, start in zip(programs, trees, starts, strict=False)]
+
+    return derived(programs[0], ("logs", *programs[1:]), make)
 
 
 @cond_p.def_transpose

@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxlite.core import dtypes
 from jaxlite.core.effects import check_harmless
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr, no_effects
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, derived, eval_jaxpr, no_effects
 from jaxlite.core.primitive import PRIMITIVES
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.values import aval_of
@@ -54,20 +54,6 @@ def _fixpoint(start: Sequence[bool], step: Callable[[list[bool]], tuple[Any, Seq
         carry = merged
 
 
-# What was derived from a loop's body, by the body's identity; each entry keeps the body, so that it stays taken.
-_derived: dict[Any, Any] = {}
-_LIMIT = 2048
-
-
-def _remember(key, keep, make: Callable[[], Any]):
-    found = _derived.get(key)
-    if found is None:
-        if len(_derived) >= _LIMIT:
-            _derived.clear()
-        found = _derived[key] = (keep, make())
-    return found[1]
-
-
 # --- scan: derivatives -------------------------------------------------------------------------------
 
 
@@ -100,7 +86,7 @@ def _scan_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJ
     carry_out = [*range(num_carry), *[out_dots[index] for index in range(num_carry) if out_nonzero[index]]]
     ys_out = [*range(num_carry, num_carry + num_ys),
               *[out_dots[index] for index in range(num_carry, num_carry + num_ys) if out_nonzero[index]]]
-    body = _remember(("scan_jvp", id(program)), program, lambda: _rearranged(program, order, [*carry_out, *ys_out]))
+    body = derived(program, "scan_jvp", lambda: _rearranged(program, order, [*carry_out, *ys_out]))
     carry_tangents = [instantiate(tangent) for tangent, flag in zip(tangents[num_consts:split], carry_flags, strict=True)
                       if flag]
     outs = scan_p.bind(
@@ -198,8 +184,8 @@ def _scan_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: C
 
     split, carry_flags = _fixpoint(nonzero[num_consts:at], step)
     flags = [*const_flags, *carry_flags, *xs_flags]
-    program: _LinearScan = _remember(("scan_linearize", id(split)), split,
-                                     lambda: _split_scan(split, num_consts, num_carry, num_ys, flags))
+    program: _LinearScan = derived(split, "scan_linearize",
+                                   lambda: _split_scan(split, num_consts, num_carry, num_ys, flags))
     consts, carry, xs = primals[:num_consts], primals[num_consts:at], primals[at:]
     outs = scan_p.bind(*split.consts, *consts, *carry, *xs, jaxpr=program.primal,
                        num_consts=len(split.consts) + num_consts, num_carry=num_carry, **params)
@@ -263,8 +249,8 @@ def _scan_transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, nu
     at = num_consts + num_carry
     used = _nonzero(cotangents)
     if not all(used[:num_carry]):
-        body, flags, kept = _remember(("scan_needed", id(jaxpr), tuple(used)), jaxpr,
-                                      lambda: _needed_in_scan(jaxpr.jaxpr, num_consts, num_carry, used))
+        body, flags, kept = derived(jaxpr, ("scan_needed", *used),
+                                    lambda: _needed_in_scan(jaxpr.jaxpr, num_consts, num_carry, used))
         if not all(kept):  # what no cotangent comes back to
             fewer = iter(_scan_transpose(
                 [*pick(cotangents[:num_carry], kept), *pick(cotangents[num_carry:], used[num_carry:])], *pick(operands, flags),
@@ -311,8 +297,7 @@ def _scan_transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, nu
         traced, consts = trace_to_jaxpr(body, in_avals, jaxpr.jaxpr.debug_info)
         return hoist_consts(traced), consts, logged
 
-    key = ("scan_transpose", id(jaxpr), tuple(linear), tuple(nonzero_ys))
-    program, consts, logged = _remember(key, jaxpr, make)
+    program, consts, logged = derived(jaxpr, ("scan_transpose", *linear, None, *nonzero_ys), make)
     totals = [instantiate(Zero(cotangent_aval(avals[index]))) for index in linear_consts]
     outs = scan_p.bind(
         *consts, *[operands[index] for index in known_consts], *totals, *map(instantiate, cotangents[:num_carry]),
@@ -358,7 +343,7 @@ def _transpose_beside_known(cotangents: Sequence[Any], operands: Sequence[Any], 
         order = [*range(num_consts), *[num_consts + index for index in rest], *elements, *places]
         return ClosedJaxpr(advance, []), read, _rearranged(jaxpr, order, [*rest, *range(len(moving), len(body.outvars))])
 
-    advance, read, remaining = _remember(("scan_known", id(jaxpr), tuple(moving)), jaxpr, make)
+    advance, read, remaining = derived(jaxpr, ("scan_known", *moving), make)
     consts = [operand for operand, flag in zip(operands[:num_consts], read, strict=False) if flag]
     saved = scan_p.bind(*consts, *[operands[index] for index in places],
                         *[operands[index] for index in elements if read[index]],
@@ -422,11 +407,11 @@ def _while_with_tangents(primals: Sequence[Any], tangents: Sequence[Any], cond_j
     order = [*range(extra + body_nconsts), *range(first_dot, first_dot + sum(const_flags)),
              *range(extra + body_nconsts, extra + count),
              *range(first_dot + sum(const_flags), first_dot + sum(const_flags) + sum(carry_flags))]
-    body = _remember(("while_jvp", id(program)), program,
-                     lambda: _rearranged(program, order, range(len(program.jaxpr.outvars))))
+    body = derived(program, "while_jvp",
+                   lambda: _rearranged(program, order, range(len(program.jaxpr.outvars))))
     dot_avals = [tangent_aval(aval) for aval, flag in zip(body_jaxpr.out_avals, carry_flags, strict=True) if flag]
-    condition = _remember(("while_cond", id(cond_jaxpr), tuple(carry_flags)), cond_jaxpr,
-                          lambda: _with_unread(cond_jaxpr, cond_nconsts + num_carry, dot_avals))
+    condition = derived(cond_jaxpr, ("while_cond", *carry_flags),
+                        lambda: _with_unread(cond_jaxpr, cond_nconsts + num_carry, dot_avals))
     dots = [instantiate(tangent) for tangent, flag in zip(tangents[at:], carry_flags, strict=True) if flag]
     outs = while_p.bind(
         *primals[:cond_nconsts], *consts, *primals[cond_nconsts:at], *pick(tangents[cond_nconsts:at], const_flags),
@@ -519,8 +504,7 @@ def _masked(condition: ClosedJaxpr, body: ClosedJaxpr, num_cond: int, num_body: 
         assert not stop_consts and not step_consts
         return ClosedJaxpr(stops, []), ClosedJaxpr(steps, [])
 
-    programs: tuple[ClosedJaxpr, ClosedJaxpr] = _remember(("while_batch", id(condition), id(body)), (condition, body), make)
-    return programs
+    return derived(body, ("while_batch", condition), make)
 
 
 def _kept_back(value):

@@ -29,7 +29,6 @@ from jaxlite.lax.control_flow.bodies import (
     check_operands,
     flatten_values,
     runs_in_python,
-    shared,
     trace_body,
     varying_carry,
     without_numpy,
@@ -249,7 +248,7 @@ def _loop_jaxpr(body: Body, num_carry: int) -> tuple[ClosedJaxpr, Ints, tuple[in
                 *(var for index, var in enumerate(carry) if index not in moved), *xs],
         outvars=[*(atom for index, atom in enumerate(carry_out) if index not in moved),
                  *(atom for atom, source in zip(ys, forwarded, strict=True) if source is None)]), [])
-    return shared(closed), moved, forwarded
+    return closed, moved, forwarded
 
 
 def _python_scan(step: Callable, carry, xs, length: int, reverse: bool) -> tuple[Any, Any]:

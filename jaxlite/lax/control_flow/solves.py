@@ -16,7 +16,7 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import hoist_consts
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
-from jaxlite.lax.control_flow.bodies import Body, flatten_values, shared, trace_body
+from jaxlite.lax.control_flow.bodies import Body, flatten_values, trace_body
 from jaxlite.lax.shaping import convert
 from jaxlite.traces.jvp import tangent_aval
 from jaxlite.traces.linearize import linearize_jaxpr
@@ -50,7 +50,7 @@ class _Function:
     def __init__(self, name: str, fun: Callable[..., Any], *trees: tuple[Any, Sequence[Any]]):
         _, in_tree = tree_flatten((tuple(tree_unflatten(tree, avals) for tree, avals in trees), {}))
         body: Body = trace_body(fun, in_tree, [aval for _, avals in trees for aval in avals], name)
-        self.jaxpr = shared(hoist_consts(body.jaxpr))
+        self.jaxpr = hoist_consts(body.jaxpr)
         self.consts, self.out_tree = body.consts, body.out_tree
 
     @property
@@ -140,7 +140,7 @@ def _transposed(function: _Function, tree, avals: Sequence[Any]) -> _Function:
     jaxpr, consts, *_ = backward_jaxpr(function.jaxpr, [False] * known + [True] * count, [True] * count, [True] * count)
     jaxpr = ClosedJaxpr(jaxpr.jaxpr.replace(outvars=jaxpr.jaxpr.outvars[:count]), jaxpr.consts)  # a solver logs nothing
     result = object.__new__(_Function)
-    result.jaxpr, result.consts, result.out_tree = shared(jaxpr), [*consts, *function.consts], tree
+    result.jaxpr, result.consts, result.out_tree = jaxpr, [*consts, *function.consts], tree
     return result
 
 

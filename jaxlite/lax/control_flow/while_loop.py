@@ -29,7 +29,6 @@ from jaxlite.lax.control_flow.bodies import (
     check_same_way,
     flatten_values,
     runs_in_python,
-    shared,
     trace_body,
     type_text,
     varying_carry,
@@ -163,7 +162,7 @@ def _loop_jaxprs(body: Body, condition: Body) -> tuple[ClosedJaxpr, ClosedJaxpr,
     body_jaxpr = body.jaxpr.replace(
         constvars=[], invars=[*(invars[index] for index in moved), *body.jaxpr.constvars, *kept(invars)],
         outvars=kept(outvars))
-    return shared(ClosedJaxpr(cond_jaxpr, [])), shared(ClosedJaxpr(body_jaxpr, [])), moved
+    return ClosedJaxpr(cond_jaxpr, []), ClosedJaxpr(body_jaxpr, []), moved
 
 
 # --- counted loops -----------------------------------------------------------------------------------

@@ -34,19 +34,18 @@ def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, 
       dtypes: of the operands and of the result.
       in_loop: whether a loop computes it.
     """
-    (contract, other), (batch, other_batch) = dimension_numbers
-    count = len(batch)
-    if not all(type(extent) is int for extent in (*left, *right)) or len(contract) != 1:
+    contract, batch = dimension_numbers
+    if not all(type(extent) is int for extent in (*left, *right)) or len(contract[0]) != 1 or 0 in left or 0 in right:
         return False
-    if not list(batch) == list(other_batch) == list(range(count)) or 0 in left or 0 in right:
-        return False
-    if other[0] > count and contract[0] < len(left) - 1:  # no order of axes is that of both operands and of the result
+    count = len(batch[0])
+    (left, axis, _), (right, other, _) = map(_batch_first, (left, right), contract, batch)
+    if other > count and axis < len(left) - 1:  # no order of axes is that of both operands and of the result
         return False
     dtype, result = dtypes
     is_rounded = dtype == _ROUNDED
     if not (is_rounded and result in (_ROUNDED, _FLOAT) or dtype == result and dtype.kind in "fiuc" and dtype.itemsize >= 4):
         return False
-    depth = left[contract[0]]
+    depth = left[axis]
     matrices = math.prod(left[:count])
     rows, columns = (math.prod(shape) // (matrices * depth) for shape in (left, right))
     widest = max(rows, columns)
@@ -55,17 +54,27 @@ def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, 
         return False
     if in_loop:
         is_alone = matrices == 1 and min(rows, columns) > 1
-        deepest = _DEEPEST_ALONE if is_alone else _DEEPEST if other[0] < len(right) - 1 else _CALLED
+        deepest = _DEEPEST_ALONE if is_alone else _DEEPEST if other < len(right) - 1 else _CALLED
         return depth <= deepest and widest <= _WIDEST and rows * columns * depth <= _INLINE
     return (is_small and min(rows, columns) > 1 and (is_rounded or dtype == _FLOAT)
             and matrices * rows * columns * depth >= _LIBRARY)
 
 
+def _batch_first(shape: Any, contract: Any, batch: Any) -> tuple[tuple[int, ...], int, list[int]]:
+    """The shape of an operand with the axes of its batch in front, where its contracted axis is then, and the order of axes."""
+    order = [*batch, *(axis for axis in range(len(shape)) if axis not in batch)]
+    return tuple([shape[axis] for axis in order]), order.index(contract[0]), order
+
+
 def summed(ctx: Any, lhs: Any, rhs: Any, shapes: tuple[Any, Any], dimension_numbers: Any, dtypes: tuple[Any, Any]) -> Any:
     """The product of two operands of these shapes."""
-    (left, right), (dtype, result) = shapes, dtypes
-    ((axis,), (other,)), (batch, _) = dimension_numbers
-    count, rows = len(batch), len(left) - len(batch) - 1
+    dtype, result = dtypes
+    contract, batch = dimension_numbers
+    (left, axis, order), (right, other, other_order) = map(_batch_first, shapes, contract, batch)
+    lhs, rhs = (value if own == sorted(own) else ctx.transposed(value, given, own, dtype)
+                for value, given, own in zip((lhs, rhs), shapes, (order, other_order), strict=True))
+    count = len(batch[0])
+    rows = len(left) - count - 1
     # The axes of all products of two elements: those of the batch, of the rows and of the columns, and where both operands have
     # it, the contracted one.
     place = axis if other == count else other + rows

@@ -113,7 +113,7 @@ def is_summed(product, *operands):
 
 @pytest.mark.parametrize("equation, is_sum", [
     ("bik,bkj->bij", True), ("bik,bjk->bij", True), ("bki,bkj->bij", True), ("abik,abkj->abij", True), ("bikl,bkj->bilj", True),
-    ("bki,bjk->bij", False), ("ibk,bkj->bij", False), ("bik,kj->bij", False)])
+    ("ibk,kjb->bij", True), ("biak,kjba->abij", True), ("bki,bjk->bij", False), ("bik,kj->bij", False)])
 def test_batches_of_small_matrices(equation, is_sum):
     extents = dict(a=3, b=64, i=4, j=5, k=6, l=1)
     x, y = (values(*(extents[axis] for axis in axes)) for axes in equation.split("->")[0].split(","))

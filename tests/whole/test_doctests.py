@@ -53,7 +53,7 @@ def test_text_examples(file: str) -> None:
 ARRAYS = "x, w, f = np.ones((8, 16)), np.ones((16, 4)), lambda x, w: x @ w"
 BLOCKS = {
     "README.md": ["", "import jaxlite\nbatch, params = jnp.ones((8, 2)), jnp.ones(2)"],
-    "docs/eager.md": [""],
+    "docs/eager.md": ["", ""],
     "docs/sharding.md": [ARRAYS, f"{ARRAYS}\nmesh = jax.sharding.Mesh(np.array(jax.devices()), ('x',))", "h = y", ARRAYS, ""],
 }
 # Pages whose programs need a compiler, several processes, a plugin or TensorFlow: the tests that run them.

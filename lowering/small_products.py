@@ -22,7 +22,8 @@ _OWN = 3  # but for those with so few rows and columns, or so little depth
 _LIBRARY = 4096  # products from which on their sums are the library's
 _INLINE = 2048  # products of elements for a matrix, up to which a loop over them takes less time than a call,
 _DEEPEST, _DEEPEST_ALONE = 8, 12  # if it sums up so many at most: in a batch, but not along the last axis, and for one matrix
-_WIDEST = 32  # rows and columns beyond which other products of the same loop are likely to stay calls
+_SHALLOW = 4  # so many at most: for a matrix of any size
+_WIDEST = 32  # axes of a layer beyond which other products of the same loop are likely to stay calls: not those of examples
 
 
 def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, Any], in_loop: bool) -> bool:
@@ -55,7 +56,8 @@ def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, 
     if in_loop:
         is_alone = matrices == 1 and min(rows, columns) > 1
         deepest = _DEEPEST_ALONE if is_alone else _DEEPEST if other < len(right) - 1 else _CALLED
-        return depth <= deepest and widest <= _WIDEST and rows * columns * depth <= _INLINE
+        is_narrow = (rows <= _WIDEST or axis > count) and (columns <= _WIDEST or other > count)
+        return is_narrow and (depth <= _SHALLOW or depth <= deepest and rows * columns * depth <= _INLINE)
     return (is_small and min(rows, columns) > 1 and (is_rounded or dtype == _FLOAT)
             and matrices * rows * columns * depth >= _LIBRARY)
 

@@ -135,7 +135,8 @@ def test_batches_of_small_matrices(equation, is_sum):
     ((9, 4, 4), (9, 4, 4), "float32", False, True),
     ((10, 12), (12, 8), "float64", False, True),
     ((10, 13), (13, 8), "float64", False, False),
-    ((64, 4), (4, 9), "float32", False, False),
+    ((64, 5), (5, 9), "float32", False, False),
+    ((6400, 4), (4, 9), "float32", False, True),
     ((4, 4), (4, 33), "float32", False, False),
     ((3, 3), (3, 3), "complex64", False, True),
     ((3, 3), (3, 3), "float32", False, False)])

@@ -215,7 +215,9 @@ hard_swish = hard_silu
 @api
 def squareplus(x, b=4):
     """(x + sqrt(x**2 + b)) / 2."""
-    x = as_array(promote_inexact("squareplus", x)[0])
+    check_arrays("squareplus", x, b)
+    x = as_array(x)
+    x, b = promote_inexact("squareplus", x.astype(int) if x.dtype == bool else x, b)
     return (x + jnp.sqrt(jnp.square(x) + b)) / 2
 
 

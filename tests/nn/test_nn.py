@@ -70,6 +70,11 @@ def test_parameters_of_activations(fun, oracle, x64):
     near(jax.jit(fun)(X), oracle(X), 1e-12)
 
 
+def test_the_parameter_of_squareplus_decides_about_integers():
+    assert nn.squareplus(np.arange(3, dtype=np.int32), np.float16(2)).dtype == np.float16
+    assert nn.squareplus(np.arange(3, dtype=np.int32), 2.0).weak_type and not nn.squareplus(np.array([True])).weak_type
+
+
 def test_derivatives_at_corners():
     slopes = jax.grad(lambda x: nn.relu(x[0]) + nn.relu6(x[1]) + nn.relu6(x[2]))(jnp.array([0.0, 0.0, 6.0]))
     near(slopes, np.zeros(3))

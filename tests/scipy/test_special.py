@@ -261,6 +261,10 @@ ERRORS = [
 ]
 
 
+def test_some_are_strongly_typed():
+    assert not any(x.weak_type for x in (*special.fresnel(1.0), *special.sici(1.0), special.owens_t(1.0, 2.0)))
+
+
 def test_some_take_lists():
     for fun in (special.ndtr, special.log_ndtr, special.spence):
         np.testing.assert_array_equal(fun([0.25, 0.5]), fun(np.float32([0.25, 0.5])))

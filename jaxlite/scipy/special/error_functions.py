@@ -267,7 +267,7 @@ def _fresnel_jvp(primals, tangents):
 @in_working_precision
 def fresnel(x) -> tuple[Any, Any]:
     """Fresnel's integrals (S, C): those of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x."""
-    return _fresnel(x)
+    return _fresnel(shaping.convert(x, None, False))
 
 
 # --- normal distribution -----------------------------------------------------------------------------
@@ -429,4 +429,4 @@ def _owens_t_jvp(primals, tangents):
 @in_working_precision
 def owens_t(h, a):
     """Owen's T function: the integral of exp(-h^2 (1 + x^2) / 2) / (1 + x^2) from 0 to a, over 2 pi."""
-    return _owens_t(*jnp.broadcast_arrays(h, a))
+    return _owens_t(*(shaping.convert(x, None, False) for x in jnp.broadcast_arrays(h, a)))

@@ -198,7 +198,7 @@ def _sici_jvp(primals, tangents):
 @in_working_precision
 def sici(x) -> tuple[Any, Any]:
     """The sine and cosine integrals (Si, Ci): that of sin(t) / t from 0 to x, and of cos(t) / t from infinity to |x|."""
-    return _sici(x)
+    return _sici(shaping.convert(x, None, False))
 
 
 # --- dilogarithm -------------------------------------------------------------------------------------

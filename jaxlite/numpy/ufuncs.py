@@ -123,7 +123,7 @@ def _log2(x):
 
 
 def _log10(x):
-    return _by_parts(lambda part: lax.mul(part, _strong(1 / math.log(10), part)), lax.log(x))
+    return _by_parts(lambda part: lax.mul(part, _strong(math.log10(math.e), part)), lax.log(x))
 
 
 log2 = unary("log2", _log2, "The logarithm to base 2, element by element.")

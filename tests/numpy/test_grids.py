@@ -80,6 +80,11 @@ def test_logspace_against_numpy(options):
         close(jnp.logspace(start, stop, **options), expected, rtol=5e-6)
 
 
+def test_powers_of_ten_are_exact(x64):
+    assert jnp.log10(10.0 ** jnp.arange(8)).tolist() == list(range(8))
+    assert jnp.geomspace(1, 1000, 4)[-1] == 1000
+
+
 @pytest.mark.parametrize(("bounds", "options"), [
     ((1, 1000), {}), ((-1, -1000), {}), ((1, 1000), {"endpoint": False}), ((X[1], 1000), {}),
     ((X[1], X + 1), {"axis": 1}),

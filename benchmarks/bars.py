@@ -45,6 +45,7 @@ ROW_BARS: dict[tuple[str, str], float | None] = {
     ("session", "x[:n] for 1,000 n"): 0.02,
     ("session", "100 calls on data"): 0.3,
     ("session", "100 calls on numbers"): 0.8,
+    ("session", "20 gradients of a new loop"): 0.2,
     **{("import", name): None for name in fresh.WHOLE_PROCESS},
     ("trace", "training step, 12 layers"): 0.12,
     ("lower", "training step, 12 layers"): 0.2,

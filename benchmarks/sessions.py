@@ -218,7 +218,11 @@ f.astype(jnp.int32)
 jnp.inner(g, g)
 """.strip().splitlines()
 
-SESSIONS = {"x[:n] for 1,000 n": SLICES, "100 calls on data": DATA, "100 calls on numbers": NUMBERS}
+# A loop whose function is a new one each time.
+LOOPS = ("jax.grad(lambda x: jax.lax.scan(lambda c, v: (c * v + 1.0, c), x[0], x)[0])(f)",) * 20
+
+SESSIONS = {"x[:n] for 1,000 n": SLICES, "100 calls on data": DATA, "100 calls on numbers": NUMBERS,
+            "20 gradients of a new loop": LOOPS}
 
 # What the operations are about; made from NumPy arrays, so that no side compiles for it.
 ARRAYS = """

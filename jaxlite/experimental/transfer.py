@@ -21,6 +21,7 @@ from lowering import xla
 TransferConnection, TransferServer, start_transfer_server = (
     xla.TransferConnection, xla.TransferServer, xla.start_transfer_server)
 __all__ = ["TransferConnection", "TransferServer", "make_error_array", "start_transfer_server"]
+__dir__ = lambda: __all__
 
 
 def _client(wanted: Any) -> Any:

@@ -23,6 +23,7 @@ from jaxlite.core.jaxpr import (
     Literal,
     Var,
     check_jaxpr,
+    derived,
     eval_jaxpr,
     no_effects,
 )
@@ -295,24 +296,17 @@ def _check_leaks(trace: StagingTrace) -> None:
                                  f"while tracing {trace.debug_info}")
 
 
-_LIMIT = 1024
-_wider: dict[Any, ClosedJaxpr] = {}
-
-
 def varying_inputs(closed: ClosedJaxpr, avals: Sequence[Any]) -> ClosedJaxpr:
     """A program without consts for inputs that vary along the axes along which these do, which it may not be traced for."""
     vmas = tuple([own.aval.vma | aval.vma for own, aval in zip(closed.jaxpr.invars, avals, strict=True)])
     if all([own.aval.vma == vma for own, vma in zip(closed.jaxpr.invars, vmas, strict=True)]):
         return closed
-    key = (closed, vmas, trace_context())
-    found = _wider.get(key)
-    if found is None:
+
+    def make() -> ClosedJaxpr:
         wanted = [varying(own, vma) for own, vma in zip(closed.in_avals, vmas, strict=True)]
-        jaxpr, consts = trace_to_jaxpr(lambda *args: eval_jaxpr(closed.jaxpr, [], *args), wanted, closed.jaxpr.debug_info)
-        if len(_wider) >= _LIMIT:
-            _wider.clear()
-        found = _wider[key] = ClosedJaxpr(jaxpr, consts)
-    return found
+        return ClosedJaxpr(*trace_to_jaxpr(lambda *args: eval_jaxpr(closed.jaxpr, [], *args), wanted, closed.jaxpr.debug_info))
+
+    return derived(closed, ("varying", vmas, trace_context()), make)
 
 
 def has_program(primitive: Primitive, param: str) -> None:

@@ -34,7 +34,6 @@ from jaxlite.lax.control_flow.scan import scan
 from jaxlite.lax.control_flow.while_loop import while_loop
 from jaxlite.lax.elementwise import add, bitwise_or, eq, gt, lt, ne, select
 from jaxlite.lax.elementwise import min as minimum
-from jaxlite.lax.gather_scatter import GatherScatterMode
 from jaxlite.lax.parallel import mesh_axes, pcast
 from jaxlite.lax.reductions import argmax, argmin, reduce_or
 from jaxlite.lax.shaping import (
@@ -48,7 +47,7 @@ from jaxlite.lax.shaping import (
 from jaxlite.lax.shard_map import inside, shard_map_p
 from jaxlite.lax.sharding import reshard
 from jaxlite.lax.slicing import dynamic_index_in_dim
-from jaxlite.numpy.api import is_array_like
+from jaxlite.numpy.api import as_array, is_array_like
 from jaxlite.transforms.checkpoint import checkpoint
 
 __all__ = ["Error", "ErrorCategory", "JaxRuntimeError", "all_checks", "automatic_checks", "check", "check_error", "checkify",
@@ -109,6 +108,8 @@ class Error:
 
     def _failures(self) -> list[tuple[str, str, ErrorCategory]]:
         """For each failure the example of a batch that it is of, what it says, and its kind."""
+        if not self._sites:
+            return []
         if isinstance(self._code, Tracer):
             raise ValueError("a traced error has no message yet: return it from the traced function, or hand it to "
                              "checkify.check_error")
@@ -194,8 +195,15 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
     msg.format(*fmt_args, **fmt_kwargs) if not leaves else None  # a wrong field shows here
     if not is_eager():
         check_p.bind(pred, np.int32(1), *leaves, sites=(site,), debug=debug)
-    elif not debug:
-        Error(np.int32(0 if pred else 1), leaves, (site._replace(location=""),)).throw()
+    else:
+        _check_values(pred, np.int32(1), *leaves, sites=(site._replace(location=""),), debug=debug)
+
+
+@check_p.def_eager
+def _check_values(ok: Any, code: Any, *payload: Any, sites: tuple[Site, ...], debug: bool) -> list[Any]:
+    if not debug:
+        Error(np.where(ok, 0, code), payload, sites).throw()
+    return []
 
 
 def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
@@ -206,7 +214,7 @@ def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
 def check_error(error: Error) -> None:
     """Raise an error value: eagerly, or in a traced function as a check for an outer `checkify`."""
     if not isinstance(error, Error):
-        raise ValueError(f"check_error takes an Error from checkify, got {error!r}")
+        raise TypeError(f"check_error takes an Error from checkify, got {error!r}")
     code = error._code
     if is_eager() and not isinstance(code, Tracer):
         error.throw()
@@ -249,9 +257,13 @@ def checkify(f: Callable, errors: Iterable[ErrorCategory] = user_checks) -> Call
     @functools.wraps(f)
     @boundary
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
-        jaxpr, consts, leaves, (_, out_tree) = trace_call("checkify", f, args, kwargs)
+        def called() -> Any:  # the arguments are known, unless they are traced outside
+            return f(*args, **kwargs)
+
+        jaxpr, consts, _, (_, out_tree) = trace_call("checkify", functools.update_wrapper(called, f), (), {})
         plan = _Plan(jaxpr, enabled, {})
-        outs, code, payload = _run(plan, consts, leaves)
+        outs, code, payload = _run(plan, consts, [])
+        outs = list(map(as_array, outs))
         return Error(select(eq(code, _NONE), np.int32(0), code), payload, tuple(plan.sites)), out_tree.unflatten(outs)
 
     return checked
@@ -281,6 +293,7 @@ class _Plan:
         self.own: list[list[Site]] = []
         self.inner: list[list[_Plan]] = []
         self.sites: list[Site] = []
+        self.has_checks = False  # of the user's, which have to go even where they are not looked for
         for eqn in jaxpr.eqns:
             own = _sites_of(eqn, enabled)
             inner = []
@@ -289,11 +302,12 @@ class _Plan:
                     if sub not in known:
                         known[sub] = _Plan(sub, enabled, known)
                     inner.append(known[sub])
-                if not any(plan.sites for plan in inner):
+                if not any(plan.sites or plan.has_checks for plan in inner):
                     inner = []
             self.own.append(own)
             self.inner.append(inner)
             self.sites += own
+            self.has_checks |= eqn.primitive is check_p or any(plan.has_checks for plan in inner)
             for plan in inner:
                 self.sites += map(_mapped, plan.sites) if eqn.primitive is shard_map_p else plan.sites
 
@@ -325,7 +339,7 @@ def _sites_of(eqn: JaxprEqn, enabled: frozenset[Any]) -> list[Site]:
         return [site for site in eqn.params["sites"]] if FailedCheckError in enabled or any(
             _KINDS[site.kind] in enabled for site in eqn.params["sites"]) else []
     sites = []
-    if OOBError in enabled and name in _INDEXED and eqn.params.get("mode") is not GatherScatterMode.CLIP:
+    if OOBError in enabled and name in _INDEXED:
         shape = getattr(eqn.invars[0].aval, "shape", ())
         sites.append(Site("oob", "", shape, (ShapedArray((), _i32), ShapedArray((), _i32)), eqn.source_line))
     if DivisionByZeroError in enabled and name == "div":
@@ -586,9 +600,15 @@ def _on_cond(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
 
 
 def _on_custom_rule(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
-    """The call as it was, so that its rule stays; the checks beside it, with nothing to differentiate."""
-    outs = eqn.primitive.bind(*values, **eqn.params)
-    _, code, payload = _run(inner[0], [], [stop_gradient(value) for value in values])
+    """The call without the user's checks, so that its rule stays; all checks beside it, with nothing to differentiate."""
+    params, plan = eqn.params, inner[0]
+    if plan.has_checks:
+        call = params["call_jaxpr"]
+        unchecked, consts = trace_to_jaxpr(lambda *args: plan.as_function(*args)[0], call.in_avals, call.jaxpr.debug_info)
+        assert not consts  # those of the program are among the values
+        params = {**params, "call_jaxpr": hoist_consts(unchecked)}
+    outs = eqn.primitive.bind(*values, **params)
+    _, code, payload = _run(plan, [], [stop_gradient(value) for value in values])
     return outs, code, payload
 
 

@@ -106,7 +106,7 @@ def _solve(func: Callable, rtol: float, atol: float, mxstep: float, hmax: float,
 
 @functools.partial(custom_vjp, nondiff_argnums=(0, 1, 2, 3, 4))
 def _odeint(func: Callable, rtol: float, atol: float, mxstep: float, hmax: float, y0: Any, ts: Any, *args: Any) -> Any:
-    y0, ts = promote_dtypes_inexact(y0, ts) if y0.dtype.kind != "c" else (y0, ts)
+    y0 = y0 if jnp.issubdtype(y0.dtype, np.inexact) else promote_dtypes_inexact(y0, ts)[0]
     slope_at = lambda y, t: func(y, t, *args)
 
     def advance(state: _State, target: Any) -> tuple[_State, Any]:

@@ -145,6 +145,8 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes, *args, shar
         raise ValueError(f"vmap_method must be one of {list(VMAP_METHODS)}, got: {vmap_method}")
     leaves, flat = _flat_callback("pure_callback", callback, args, kwargs)
     avals, tree = _result_types(result_shape_dtypes)
+    if not avals:  # what nobody reads is not computed
+        return tree.unflatten([])
     return tree.unflatten(pure_callback_p.bind(
         *leaves, callback=flat, result_avals=avals, sharding=sharding, vmap_method=vmap_method))
 
@@ -353,10 +355,7 @@ def debug_print(fmt: str | None = None, *args, ordered: bool = False, partitione
     """
 
     def call(fmt: str, *args, **kwargs) -> None:
-        if not isinstance(fmt, str):
-            raise TypeError(f"debug.print: expected a format string, got {fmt!r} of type {type(fmt)}")
-        if not skip_format_check:
-            _FormatCheck().vformat(fmt, args, kwargs)
+        _check_format("print", fmt, args, kwargs, skip_format_check)
         leaves, static, tree = _split_static(args, kwargs)
         debug_print_p.bind(
             *leaves, fmt=fmt, ordered=bool(ordered), partitioned=bool(partitioned), in_tree=tree, static_args=static,
@@ -364,6 +363,13 @@ def debug_print(fmt: str | None = None, *args, ordered: bool = False, partitione
             has_placeholders=any(field is not None for _, field, _, _ in string.Formatter().parse(fmt)))
 
     return call if fmt is None else call(fmt, *args, **kwargs)
+
+
+def _check_format(name: str, fmt: Any, args: tuple[Any, ...], kwargs: dict[str, Any], is_string_only: bool = False) -> None:
+    if not isinstance(fmt, str):
+        raise TypeError(f"debug.{name}: expected a format string, got {fmt!r} of type {type(fmt)}")
+    if not is_string_only:
+        _FormatCheck().vformat(fmt, args, kwargs)
 
 
 class _FormatCheck(string.Formatter):
@@ -392,6 +398,7 @@ class _FormatCheck(string.Formatter):
 
 def debug_log(fmt: str, *args, ordered: bool = False, partitioned: bool = False, **kwargs) -> None:
     """Log values inside a traced function: as `debug.print`, but to Python's logger "jaxlite.debug", with the level INFO."""
+    _check_format("log", fmt, args, kwargs)
 
     def log(*args, **kwargs) -> None:
         logging.getLogger("jaxlite.debug").info(fmt.format(*args, **kwargs))

@@ -54,11 +54,6 @@ def _check_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **
 check_p.no_transpose("nothing comes of it that could depend on its operands linearly")
 
 
-@check_p.def_eager
-def _check_eager(ok, *rest, **params) -> list[Any]:
-    return []
-
-
 def zeros_of(aval):
     """A value for the place of one that no failed check has given."""
     return broadcast_in_dim(np.zeros((), aval.dtype)[()], aval.shape, ())

@@ -18,7 +18,7 @@ from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager
-from jaxlite.core.tree import broadcast_prefix, flatten_axes, tree_flatten
+from jaxlite.core.tree import broadcast_prefix, flatten_axes, tree_flatten, tree_leaves
 from jaxlite.core.values import aval_of
 from jaxlite.devices import global_arrays, layouts
 from jaxlite.devices import sharding as shardings
@@ -485,17 +485,18 @@ def inspect_array_sharding(value, *, callback: Callable[[Any], None]) -> None:
     """Call a function with the sharding of an array: at once, or, of a traced one, when the program is compiled.
 
     Args:
-      value: an array.
+      value: an array, or a pytree of arrays, one after the other.
       callback: takes a sharding. Inside a traced function it runs once for each compile, not for each call.
 
     >>> import jaxlite as jax, jaxlite.numpy as jnp
     >>> jax.debug.inspect_array_sharding(jnp.ones(3), callback=lambda found: print(type(found).__name__))
     SingleDeviceSharding
     """
-    if isinstance(value, Tracer):
-        inspect_sharding_p.bind(value, callback=_Inspection(callback, aval_of(value).ndim))
-    else:
-        callback(value.sharding)
+    for each in tree_leaves(value):
+        if isinstance(each, Tracer):
+            inspect_sharding_p.bind(each, callback=_Inspection(callback, aval_of(each).ndim))
+        else:
+            callback(each.sharding)
 
 
 def _on_tree(x, given, what: str, who: str, each_one: Callable[[Any, Any], Any] = constrain, or_entered: bool = False):

@@ -28,7 +28,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import creation, joining
-from jaxlite.numpy.api import api, as_array, as_arrays, canonical_axes, check_arrays, each_axis, is_array_like
+from jaxlite.numpy.api import api, as_array, as_arrays, canonical_axes, check_arrays, each_axis, is_array_like, scalar
 from jaxlite.numpy.creation import shape_of
 from jaxlite.numpy.index_plan import write
 from lowering.xla import VERSION
@@ -501,6 +501,9 @@ def take_slices(a, positions, axis: int):
     size = aval_of(positions).size
     if not is_symbolic(size) and not size:
         return lax.slice_in_dim(as_array(a), 0, 0, axis=axis)
+    if not isinstance(positions, np.ndarray):  # here, since checkify takes what a gather moves inside for an error
+        last = scalar(aval_of(a).shape[axis] - 1, aval_of(positions).dtype)
+        positions = lax.clamp(scalar(0, aval_of(positions).dtype), positions, last)
     return lax.gather(as_array(a), shaping.expand_dims(positions, (1,)), _take_numbers(aval_of(a).ndim, axis),
                       tuple([1 if each == axis else extent for each, extent in enumerate(aval_of(a).shape)]),
                       mode="clip")
@@ -513,7 +516,9 @@ def _take_numbers(rank: int, axis: int):
 
 def counts_of(positions, total: int):
     """How often each of 0, ..., total - 1 is among the positions."""
-    return write(shaping.full((total,), 0, dtypes.int32), positions, np.int32(1), "add", mode="drop", wrap=False)
+    places = lax.min(positions, shaping.full_like(positions, total))  # what lies beyond is counted in one more place
+    counts = write(shaping.full((total + 1,), 0, dtypes.int32), places, np.int32(1), "add", mode="drop", wrap=False)
+    return lax.slice_in_dim(counts, 0, total)
 
 
 @api

@@ -186,10 +186,12 @@ def true_positions(mask, size: int, fill: int = 0) -> tuple[Any, Any]:
     found = rank[-1]
     if not size:
         return positions, found
-    # Each true element writes its position at its rank; the others write out of bounds, that is nowhere.
-    target = lax.select(mask, rank - 1, shaping.full_like(rank, size))
-    return indexing.scatter_at(positions, target, shaping.iota(dtype, count), "set", mode="drop",
-                               wrap_negative_indices=False), found
+    # Each true element writes its position at its rank; the others, and those that are too many, write to one more place.
+    rest = shaping.full_like(rank, size)
+    target = lax.select(mask, lax.min(rank - 1, rest), rest)
+    written = indexing.scatter_at(shaping.full((size + 1,), fill, dtype), target, shaping.iota(dtype, count), "set",
+                                  mode="promise_in_bounds", wrap_negative_indices=False)
+    return lax.slice_in_dim(written, 0, size), found
 
 
 @boundary

@@ -250,7 +250,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     def test_what_xla_chose_is_shown(capsys):
         def fun(x):
             y = x @ x.T
-            jax.debug.inspect_array_sharding(y, callback=lambda found: print(found.spec))
+            jax.debug.inspect_array_sharding({"y": y}, callback=lambda found: print(found.spec))
             return y.sum()
 
         jax.jit(fun)(SPREAD)

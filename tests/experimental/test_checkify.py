@@ -10,7 +10,7 @@ import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.experimental import checkify
 
-X = np.arange(3, dtype=np.float32)
+X = jnp.arange(3.0)
 
 
 def first_line(f, *args, errors=checkify.all_checks):
@@ -35,7 +35,11 @@ USER = "must be positive, got {} (`check` failed)"
     (lambda x, i: x[i], [X, 5], OUT.format(5)),
     (lambda x: x[5], [X], OUT.format(5)),
     (lambda x: x[-5] + x.at[5].get(mode="fill"), [X], OUT.format(-2)),
-    (lambda x, i: x.at[i].get(mode="clip") + x.at[5].get(mode="clip") + x.at[jnp.array([i])].get(mode="clip"), [X, 5], None),
+    (lambda x, i: x.at[i].get(mode="clip") + x.at[5].get(mode="clip"), [X, 5], None),
+    (lambda x, i: x.at[i].get(mode="clip"), [X, np.array([5])], OUT.format(5)),
+    (jax.vmap(lambda x, i: x[i], (None, 0)), [X, np.array([1, 5])], OUT.format(5)),
+    (lambda x, i: (jnp.nonzero(x, size=2), jnp.repeat(x, i, total_repeat_length=9), jnp.compress(x > 9, x, size=2)),
+     [X, np.array([1, 2, 1])], None),
     (lambda x, i: x[i], [X, np.array([0, -7])], OUT.format(-4)),
     (lambda x, i: x.at[i].set(1.0), [X, np.array([5, 1])], OUT.format(5)),
     (lambda x, i: lax.dynamic_slice(x, (i,), (3,)), [X, 2], OUT.format(2)),
@@ -53,7 +57,7 @@ USER = "must be positive, got {} (`check` failed)"
     (jax.grad(lambda x: jnp.log(x) + x), [0.0], ZERO),
     (lambda x: (positive(x), jnp.log(x)), [-1.0], USER.format(-1.0)),
     (lambda x: (jnp.log(x), positive(x)), [-1.0], NAN),
-    (lambda x: (jnp.log(positive(x)), x[None][jnp.int32(0)], x / x), [1.0], None),
+    (lambda x: (jnp.log(positive(x)), x[None][jnp.int32(0)], x / x), [jnp.float32(1)], None),
 ])  # fmt: skip
 def test_the_first_failure_is_found(f, args, message):
     assert first_line(f, *args) == message
@@ -61,12 +65,23 @@ def test_the_first_failure_is_found(f, args, message):
 
 def test_only_what_was_asked_for_is_looked_at():
     f = lambda x: (jnp.log(x), x / 0.0, positive(x))
-    lines = [first_line(f, -1.0, errors=errors) for errors in (
+    lines = [first_line(f, jnp.float32(-1), errors=errors) for errors in (
         checkify.user_checks, checkify.nan_checks, checkify.div_checks, checkify.index_checks, checkify.float_checks)]
     assert lines == [USER.format(-1.0), NAN, ZERO, None, NAN]
     assert first_line(jax.grad(jnp.sqrt), 0.0, errors=checkify.div_checks) == ZERO
     with pytest.raises(ValueError, match="sets of checks"):
         checkify.checkify(f, errors={ValueError})
+    ruled = jax.custom_vjp(positive)
+    ruled.defvjp(lambda x: (x, None), lambda _, ct: (ct,))
+    for f in (jax.jit(positive), jax.checkpoint(positive), ruled, lambda x: lax.cond(x < 0, positive, jnp.sin, x)):
+        assert [first_line(f, -1.0, errors=errors) for errors in (checkify.nan_checks, checkify.user_checks)] == [
+            None, USER.format(-1.0)]
+
+
+def test_arguments_are_known_outside_of_jit():
+    error, (shape, kept) = checkify.checkify(lambda x, n, name: (jnp.ones(n).shape, x if name == "x" else n))(X, 2, "x")
+    assert error.get() is None and shape == (2,) and (kept == X).all()
+    assert jax.jit(lambda x: checkify.checkify(jnp.sin, errors=frozenset())(x)[0].get() or x)(1.0) == 1.0
 
 
 def test_an_error_is_a_value():
@@ -111,6 +126,9 @@ def test_derivatives_of_custom_rules_stay():
 def test_checks_that_nobody_turns_into_values():
     with pytest.raises(checkify.JaxRuntimeError, match="must be positive, got -1.0"):
         positive(np.float32(-1))
+    for transformed in (jax.grad(positive), lambda x: jax.vmap(positive)(jnp.array([1, x]))):
+        with pytest.raises(checkify.JaxRuntimeError, match="must be positive, got -1.0"):
+            transformed(-1.0)
     with pytest.raises(ValueError, match="Cannot abstractly evaluate a checkify.check") as error:
         jax.jit(positive)(1.0)
     assert "test_checkify.py" in str(error.value)

@@ -53,6 +53,12 @@ def test_derivatives():
             np.testing.assert_allclose(np.asarray(found[index])[place], (values[0] - values[1]) / 2e-5, rtol=2e-3, atol=2e-4)
 
 
+def test_half_floats_stay_half_floats():
+    out = odeint(lambda y, t, a: -y * a, jnp.float16(1), TIMES, jnp.float16(1), rtol=1e-2, atol=1e-2)
+    assert out.dtype == jnp.float16
+    np.testing.assert_allclose(out.astype(np.float32), np.exp(TIMES[0] - TIMES), atol=2e-2)
+
+
 def test_bad_input():
     with pytest.raises(TypeError, match=r"contents of odeint \*args must be arrays or scalars, but got 'a'"):
         odeint(lambda y, t, a: y, 1.0, TIMES, "a")

@@ -137,8 +137,34 @@ def test_sparsify():
         check(one, expected)
     with pytest.raises(NotImplementedError, match="sparse rule for cos is not implemented because it would result in dense"):
         sparse.sparsify(jnp.cos)(BCOO.fromdense(D))
+    check(sparse.sparsify(lambda a, b: b + a)(BCOO.fromdense(D), D), 2 * D)
     with pytest.raises(NotImplementedError, match="Addition between a sparse array X and a dense array Y"):
-        sparse.sparsify(lambda a, b: a + b)(BCOO.fromdense(D), D)
+        sparse.sparsify(lambda a, b: a + b)(BCOO.fromdense(D), D[0])
+    with pytest.raises(NotImplementedError, match="Subtraction between sparse and dense array"):
+        sparse.sparsify(lambda a, b: a - b)(BCOO.fromdense(D), D)
+
+
+def test_what_has_no_elements_and_what_does_not_fit():
+    check(sparse.empty((3, 4)).sum_duplicates(nse=2), np.zeros((3, 4)))
+    check(BCOO.fromdense(D) * BCOO.fromdense(D[0]), D * D[0])
+    check(sparse.random_bcoo(jax.random.key(0), (3, 4), n_batch=1, n_dense=1).todense() > 0, np.ones((3, 4)))
+    product = dict(dimension_numbers=(((1,), (1,)), ((), ())), preferred_element_type=float)
+    check(sparse.bcoo_dot_general(BCOO.fromdense(D), D, **product), D @ D.T)
+    check(sparse.bcsr_dot_general(sparse.BCSR.fromdense(D), D, **product), D @ D.T)
+    check(sparse.BCSR.fromdense(D > 0, nse=20), D > 0)
+    np.testing.assert_allclose(jax.grad(lambda x: (BCOO.fromdense(x).data ** 2).sum())(D), 2 * D)
+    wrong = dict(dimension_numbers=(((2,), (1,)), ((), ())))
+    for error, call in [
+            (TypeError, lambda: sparse.bcoo_dot_general(BCOO.fromdense(D), D, **wrong)),
+            (TypeError, lambda: sparse.bcoo_concatenate([BCOO.fromdense(D)], dimension=2)),
+            (ValueError, lambda: sparse.BCSR.fromdense(D[0])), (ValueError, lambda: sparse.empty((), sparse_format="bcsr")),
+            (ValueError, lambda: sparse.BCSR((jnp.ones((2, 3)), jnp.array([0, 1]), jnp.array([0, 1, 2])), shape=(2, 4))),
+            (ValueError, lambda: sparse.random_bcoo(jax.random.key(0), (3, 4), nse=13)),
+            (NotImplementedError, lambda: sparse.BCSR.fromdense(D).T),
+            (NotImplementedError, lambda: sparse.CSR.fromdense(D) + 1),
+            (NotImplementedError, lambda: sparse.COO.fromdense(D).sum())]:
+        with pytest.raises(error):
+            call()
 
 
 @pytest.mark.parametrize("kind", [sparse.COO, sparse.CSR, sparse.CSC, sparse.BCSR])

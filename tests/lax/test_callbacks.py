@@ -115,6 +115,8 @@ def test_an_exception_of_the_callback_comes_out_each_time(how):
     (lambda: jax.debug.callback(3, 1.0), TypeError, "must be callable"),
     (lambda: jax.debug.print(3, 1.0), TypeError, "format string"),
     (lambda: jax.debug.print("{}", 1, 2), ValueError, "Unused positional arguments"),
+    (lambda: jax.debug.log(3, 1.0), TypeError, "format string"),
+    (lambda: jax.debug.log("{}", 1, 2), ValueError, "Unused positional arguments"),
     (lambda: jax.debug.print("{}", 1, b=2), ValueError, r"Unused keyword arguments .*\['b'\]"),
     (lambda: jax.debug.print("{} {}", 1), IndexError, "out of range"),
     (lambda: jax.debug.print("{b}", 1), KeyError, "b"),
@@ -165,6 +167,7 @@ def test_unread_results(seen):
     @jax.jit
     def f(x):
         jax.pure_callback(lambda x: seen("pure", x), SCALAR, x)
+        assert jax.pure_callback(3, (), x) == ()
         io_callback(lambda x: seen("io", x) or x, SCALAR, x)
         jax.debug.callback(functools.partial(seen, "debug"), x)
         return x

@@ -69,7 +69,24 @@ class JAXSparse:
 
     def transpose(self, axes=None):
         """The array with its axes in another order."""
-        raise TypeError(f"{type(self).__name__} has no transpose")
+        raise NotImplementedError(f"{type(self).__name__}.transpose")
+
+    def sum(self, *args, **kwargs):
+        """The sum over some axes."""
+        raise NotImplementedError(f"{type(self).__name__}.sum")
+
+    def __getitem__(self, index):
+        raise NotImplementedError(f"{type(self).__name__}.__getitem__")
+
+    def __add__(self, other):
+        raise NotImplementedError(f"addition of {type(self).__name__} and {type(other).__name__}")
+
+    __radd__ = __add__
+
+    def __sub__(self, other):
+        raise NotImplementedError(f"subtraction of {type(self).__name__} and {type(other).__name__}")
+
+    __rsub__ = __sub__
 
     def block_until_ready(self):
         """Wait until the elements are computed."""

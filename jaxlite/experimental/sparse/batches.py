@@ -18,6 +18,12 @@ def _parts(mat: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     return mat.shape[:mat.n_batch], mat.shape[mat.n_batch:split], mat.shape[split:]
 
 
+def _is_set(array: Any, n_dense: int) -> Any:
+    """Where a dense array is not zero: anywhere in its dense axes."""
+    mask = array != 0
+    return mask.any(tuple(range(-n_dense, 0))) if n_dense else mask
+
+
 def _full(mat: Any) -> tuple[Any, Any]:
     """Data and indices with every batch axis of its full size."""
     batch, _, dense = _parts(mat)

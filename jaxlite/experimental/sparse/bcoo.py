@@ -24,14 +24,16 @@ from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import register_pytree_node_class
 from jaxlite.experimental.sparse.base import JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, SparseInfo, is_dense
-from jaxlite.experimental.sparse.batches import _columns, _common, _ends, _full, _over_batch, _parts, _shared_as
+from jaxlite.experimental.sparse.batches import _columns, _common, _ends, _full, _is_set, _over_batch, _parts, _shared_as
 from jaxlite.experimental.sparse.primitives import sparse_primitive
 from jaxlite.experimental.sparse.products import (
     bcoo_dot_general_sampled,
     bcoo_dot_general_sampled_p,
     meeting_pairs,
+    preferred_dtype,
     product_shape,
 )
+from jaxlite.lax.dot import canonical_dimension_numbers, dot_general_shape
 from jaxlite.numpy.index_plan import canonical_index
 from jaxlite.transforms.vmap import vmap
 
@@ -189,7 +191,8 @@ class BCOO(JAXSparse):
 
     def __mul__(self, other):
         if isinstance(other, BCOO):
-            return bcoo_multiply_sparse(self, other)
+            shape = np.broadcast_shapes(self.shape, other.shape)
+            return bcoo_multiply_sparse(_broadcast(self, shape), _broadcast(other, shape))
         if is_dense(other):
             other = jnp.asarray(other)
             return self._with_data(self.data * other) if other.ndim == 0 else self._with_data(bcoo_multiply_dense(self, other))
@@ -288,18 +291,13 @@ def bcoo_fromdense(mat, *, nse: int | None = None, n_batch: int = 0, n_dense: in
     if n_sparse < 0 or n_batch < 0 or n_dense < 0:
         raise ValueError(f"bcoo_fromdense: n_batch={n_batch} and n_dense={n_dense} are too many for shape {mat.shape}")
     if nse is None:
-        if isinstance(mat, Tracer):
+        counts = _is_set(mat, n_dense).sum(tuple(range(n_batch, mat.ndim - n_dense)))
+        if counts.size and isinstance(counts, Tracer):
             raise ConcretizationTypeError(mat, "bcoo_fromdense needs the argument nse inside of a traced function: the number "
                                                "of elements is not known there")
-        counts = _is_set(mat, n_dense).sum(tuple(range(n_batch, mat.ndim - n_dense)))
         nse = int(counts.max()) if counts.size else 0
     data, indices = bcoo_fromdense_p.bind(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=np.dtype(index_dtype))
     return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
-
-
-def _is_set(mat, n_dense: int):
-    mask = mat != 0
-    return mask.any(tuple(range(-n_dense, 0))) if n_dense else mask
 
 
 @sparse_primitive("bcoo_fromdense", multiple_results=True)
@@ -418,7 +416,7 @@ def bcoo_sum_duplicates_p(data, indices, *, spinfo: SparseInfo, nse: int) -> lis
 def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     """Without the places whose elements are zero, each of the others once, in order; `nse` as for `bcoo_sum_duplicates`."""
     data, indices = _common(mat)
-    zero = ~(data != 0).reshape(*indices.shape[:-1], -1).any(-1)
+    zero = ~(data != 0).any(tuple(range(indices.ndim - 1, data.ndim)))
     shared = tuple(axis for axis, size in enumerate(mat.indices.shape[:mat.n_batch]) if size == 1)
     zero = zero.all(shared, keepdims=True) if shared else zero
     outside = jnp.array(_parts(mat)[1], indices.dtype)
@@ -622,6 +620,11 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
     return BCOO((data.reshape(-1), joined.reshape(-1, len(shape))), shape=shape, unique_indices=mat.unique_indices)
 
 
+def _broadcast(mat: BCOO, shape: tuple[int, ...]) -> BCOO:
+    places = tuple(range(len(shape) - mat.ndim, len(shape)))
+    return mat if mat.shape == shape else bcoo_broadcast_in_dim(mat, shape=shape, broadcast_dimensions=places)
+
+
 def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     """Sparse arrays one after the other along an axis; all have the same layout."""
     if not operands:
@@ -629,6 +632,8 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     first = operands[0]
     if len({(each.n_batch, each.n_sparse, each.n_dense) for each in operands}) > 1:
         raise ValueError("bcoo_concatenate: the operands have different layouts")
+    if not -first.ndim <= dimension < first.ndim:
+        raise TypeError(f"bcoo_concatenate: there is no axis {dimension} in shape {first.shape}")
     dimension = dimension % first.ndim
     shape = list(first.shape)
     shape[dimension] = sum(each.shape[dimension] for each in operands)
@@ -873,18 +878,18 @@ def bcoo_dot_general(lhs, rhs, *, dimension_numbers, precision=None, preferred_e
     Returns: a dense array; of two sparse operands, a sparse one.
     Raises: TypeError if sizes do not fit.
     """
-    numbers: Any = tuple(tuple(tuple(map(operator.index, axes)) for axes in pair) for pair in dimension_numbers)
+    if not (isinstance(lhs, BCOO) or isinstance(rhs, BCOO)):
+        return lax.dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding)
+    lhs, rhs = (each if isinstance(each, BCOO) else jnp.asarray(each) for each in (lhs, rhs))
+    numbers = canonical_dimension_numbers(dimension_numbers)
+    dot_general_shape(lhs, rhs, numbers)  # which refuses what does not fit
     (left_contract, right_contract), (left_batch, right_batch) = numbers
-    for a, b in (*zip(left_contract, right_contract, strict=True), *zip(left_batch, right_batch, strict=True)):
-        if lhs.shape[a] != rhs.shape[b]:
-            raise TypeError(f"dot_general requires contracting dimensions to have the same shape, got {lhs.shape} and "
-                            f"{rhs.shape} with dimension_numbers {dimension_numbers}.")
-    dtype = np.dtype(preferred_element_type or jnp.promote_types(lhs.dtype, rhs.dtype))
+    dtype = preferred_dtype(preferred_element_type, lhs, rhs)
     if isinstance(lhs, BCOO) and isinstance(rhs, BCOO):
         return _sparse_times_sparse(lhs, rhs, numbers, dtype)
 
     def times(mat: BCOO, dense, numbers):
-        return bcoo_dot_general_p.bind(mat.data, mat.indices, jnp.asarray(dense), dimension_numbers=numbers,
+        return bcoo_dot_general_p.bind(mat.data, mat.indices, dense, dimension_numbers=numbers,
                                        preferred_element_type=dtype, lhs_spinfo=mat._info)
 
     if isinstance(lhs, BCOO):

@@ -17,6 +17,8 @@ from jaxlite.experimental.sparse import bcoo
 from jaxlite.experimental.sparse.base import JAXSparse, Shape, SparseInfo, is_dense
 from jaxlite.experimental.sparse.bcoo import BCOO
 from jaxlite.experimental.sparse.primitives import sparse_primitive
+from jaxlite.experimental.sparse.products import preferred_dtype
+from jaxlite.lax.dot import canonical_dimension_numbers, dot_general_shape
 from jaxlite.transforms.vmap import vmap
 
 
@@ -214,9 +216,11 @@ class BCSR(_Converted):
         self.data, self.indices, self.indptr = map(jnp.asarray, args)
         self.indices_sorted, self.unique_indices = indices_sorted, unique_indices
         super().__init__(args, shape=shape)
-        if self.indptr.shape[-1] != self.shape[self.n_batch] + 1 or self.indices.ndim != self.indptr.ndim:
-            raise ValueError(f"BCSR: indices of shape {self.indices.shape} and indptr of shape {self.indptr.shape} do not make "
-                             f"an array of shape {self.shape}")
+        dense = self.data.shape[self.indices.ndim:]
+        if (self.indptr.shape[-1] != self.shape[self.n_batch] + 1 or self.indices.ndim != self.indptr.ndim
+                or self.shape[self.n_batch + 2:] != dense):
+            raise ValueError(f"BCSR: data of shape {self.data.shape}, indices of shape {self.indices.shape} and indptr of "
+                             f"shape {self.indptr.shape} do not make an array of shape {self.shape}")
 
     n_batch = property(lambda self: self.indices.ndim - 1)
     n_sparse = 2
@@ -396,10 +400,17 @@ def csr_matmat_p(data, indices, indptr, B, *, shape: Shape, transpose: bool):
 
 
 def bcsr_fromdense(mat, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype=np.int32) -> BCSR:
-    """A BCSR array of the elements that are not zero."""
+    """A BCSR array of the elements that are not zero; booleans become integers.
+
+    Raises: ValueError unless two axes are sparse.
+    """
+    mat = jnp.asarray(mat)
+    if mat.ndim - n_batch - n_dense != 2:
+        raise ValueError(f"bcsr_fromdense: must have 2 sparse dimensions, got shape {mat.shape} with {n_batch=} and {n_dense=}")
+    if mat.dtype == bool:  # elements are summed
+        mat = mat.astype(int)
     if nse is None:  # as many as there are, which the other format counts
         return BCSR.from_bcoo(bcoo.bcoo_fromdense(mat, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype))
-    mat = jnp.asarray(mat)
     parts = bcsr_fromdense_p.bind(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=np.dtype(index_dtype))
     return BCSR(parts, shape=mat.shape, indices_sorted=True, unique_indices=True)
 
@@ -449,9 +460,10 @@ def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
 def bcsr_dot_general(lhs, rhs, *, dimension_numbers, precision=None, preferred_element_type=None, out_sharding=None):
     """The products of `lax.dot_general` with a BCSR operand."""
     if isinstance(lhs, BCSR) and is_dense(rhs):
-        numbers = tuple(tuple(tuple(map(operator.index, axes)) for axes in pair) for pair in dimension_numbers)
-        dtype = np.dtype(preferred_element_type or jnp.promote_types(lhs.dtype, rhs.dtype))
-        return bcsr_dot_general_p.bind(lhs.data, lhs.indices, lhs.indptr, jnp.asarray(rhs), dimension_numbers=numbers,
+        rhs, numbers = jnp.asarray(rhs), canonical_dimension_numbers(dimension_numbers)
+        dot_general_shape(lhs, rhs, numbers)  # which refuses what does not fit
+        dtype = preferred_dtype(preferred_element_type, lhs, rhs)
+        return bcsr_dot_general_p.bind(lhs.data, lhs.indices, lhs.indptr, rhs, dimension_numbers=numbers,
                                        preferred_element_type=dtype, lhs_spinfo=lhs._info)
     plain = (each.to_bcoo() if isinstance(each, BCSR) else each for each in (lhs, rhs))
     return bcoo.bcoo_dot_general(*plain, dimension_numbers=dimension_numbers, precision=precision,

@@ -10,6 +10,7 @@ from typing import Any
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
 from jaxlite.experimental.sparse.batches import _columns, _ends
 from jaxlite.experimental.sparse.primitives import sparse_primitive
 
@@ -20,6 +21,11 @@ def product_shape(lhs: Sequence[int], rhs: Sequence[int], numbers) -> list[int]:
     left = [size for axis, size in enumerate(lhs) if axis not in left_contract + left_batch]
     right = [size for axis, size in enumerate(rhs) if axis not in right_contract + right_batch]
     return [lhs[axis] for axis in left_batch] + left + right
+
+
+def preferred_dtype(preferred, lhs, rhs):
+    """The dtype of a product: the one asked for, or that of both operands."""
+    return jnp.promote_types(lhs.dtype, rhs.dtype) if preferred is None else dtypes.check_user_dtype_supported(preferred)
 
 
 def meeting_pairs(data: Sequence[Any], indices: Sequence[Any], shapes: Sequence[Sequence[int]], numbers) -> list[Any]:

@@ -34,11 +34,14 @@ def random_bcoo(key, shape, *, dtype=None, indices_dtype=None, nse: float = 0.2,
     batch, sparse, dense = shape[:n_batch], shape[n_batch:split], shape[split:]
     size = math.prod(sparse)
     count = math.ceil(nse * size) if 0 < nse < 1 else int(nse)
+    if not 0 <= count <= size:
+        raise ValueError(f"random_bcoo: got {nse=}, expected to be between 0 and {size}")
     keys = random.split(key, 1 + math.prod(batch))  # JAX's use of them: the elements, then the places of each batch
     dtype = dtypes.canonicalize_dtype(np.dtype(np.float64)) if dtype is None else dtype
     kind = indices_dtype or np.int32
     flat = vmap(lambda each: random.choice(each, size, (count,), replace=not unique_indices))(keys[1:])
-    indices = jnp.stack(jnp.unravel_index(flat, sparse), -1).astype(kind).reshape(*batch, count, len(sparse))
+    places = jnp.array(jnp.unravel_index(flat, sparse)).reshape(len(sparse), *batch, count)
+    indices = jnp.moveaxis(places, 0, -1).astype(kind)
     data = (generator or random.uniform)(keys[0], (*batch, count, *dense), dtype, **kwds)
     mat = BCOO((data, indices), shape=shape, unique_indices=unique_indices)
     return mat.sort_indices() if sorted_indices else mat

@@ -194,8 +194,17 @@ def _div(eqn, a, b):
 def _add(eqn, a, b):
     if is_sparse(a) and is_sparse(b):
         return a + b
-    raise NotImplementedError("Addition between a sparse array X and a dense array Y is not implemented because it would "
-                              "result in dense output. If this is your intent, use sparse.todense(X) + Y.")
+    mat, dense = (a, b) if is_sparse(a) else (b, a)
+    if aval_of(dense).shape == eqn.outvars[0].aval.shape:
+        return mat.todense() + dense
+    raise NotImplementedError("Addition between a sparse array X and a dense array Y is not implemented when the output shape "
+                              "is larger than Y.shape. If this is your intent, use sparse.todense(X) + Y.")
+
+
+def _sub(eqn, a, b):
+    if not (is_sparse(a) and is_sparse(b)):
+        raise NotImplementedError("Subtraction between sparse and dense array.")
+    return a + -b
 
 
 def _concatenate(eqn, *operands):
@@ -271,7 +280,7 @@ def _as_number(mat):
 
 
 _RULES: dict[str, Callable] = {
-    "mul": _mul, "div": _div, "add": _add, "add_any": _add, "sub": lambda eqn, a, b: _add(eqn, a, -b),
+    "mul": _mul, "div": _div, "add": _add, "add_any": _add, "sub": _sub,
     "integer_pow": _integer_pow, "concatenate": _concatenate, "dynamic_slice": _dynamic_slice,
     "transpose": lambda eqn, mat: bcoo.bcoo_transpose(mat, permutation=eqn.params["permutation"]),
     "reshape": lambda eqn, mat: bcoo.bcoo_reshape(mat, new_sizes=eqn.params["new_sizes"]),

@@ -12,7 +12,6 @@ sum; without it, transposition sums over all axes that a spec does not name.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.compilation.caches import clear_hooks
 from jaxlite.compilation.jit import jit
 from jaxlite.core import config
 from jaxlite.core.aval import AbstractRef, ShapedArray, dual_spec, has_states, layout_of, plain, varying, with_layout
@@ -30,6 +28,7 @@ from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, JaxprEqn, derived, eval_jaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import MixedVarying, Primitive
+from jaxlite.core.sharing import first_like
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
@@ -152,26 +151,25 @@ def _shard_map_aval(*avals, jaxpr: ClosedJaxpr, mesh, in_specs: Specs, out_specs
 # --- at once -----------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(1024)
-def _compiled(count: int, **params) -> Callable:
-    mesh, specs = params["mesh"], params["out_specs"]
-    if not isinstance(mesh, Mesh):
-        mesh = context_mesh()
+def _compiled(jaxpr: ClosedJaxpr, mesh: Mesh, *params: tuple[str, Any]) -> Callable:
+    """The call of the first `shard_map` over a mesh that says the same; what is compiled for it ends with its program."""
+    first = first_like(jaxpr)
+    if first is not jaxpr:
+        return _remembered(_compiled, first, mesh, *params)
+    named = dict(params)
 
     def shard_map(*args):
-        return shard_map_p.bind(*args, **params)
+        return shard_map_p.bind(*args, jaxpr=jaxpr, **named)
 
-    if params["newly_manual_axes"] == frozenset(mesh.axis_names):
-        return jit(shard_map, out_shardings=[NamedSharding(mesh, spec) for spec in specs])
+    if named["newly_manual_axes"] == frozenset(mesh.axis_names):
+        return jit(shard_map, out_shardings=[NamedSharding(mesh, spec) for spec in named["out_specs"]])
     return jit(shard_map)
 
 
-clear_hooks.append(_compiled.cache_clear)
-
-
 @shard_map_p.def_eager
-def _run(*args, **params):
-    call = _compiled(len(args), **params)
+def _run(*args, jaxpr: ClosedJaxpr, **params):
+    mesh = params["mesh"] if isinstance(params["mesh"], Mesh) else context_mesh()
+    call = _remembered(_compiled, jaxpr, mesh, *params.items())
     previous = config.disable_jit.state.swap_local(False)
     try:
         return call(*args)

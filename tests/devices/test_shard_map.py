@@ -505,3 +505,24 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         close(logged(lambda x, g: x.sum()), BLOCKS.sum((1, 2)))
         close(logged(lambda x, g: lax.psum(x.sum(), "x")), [X.sum()])  # the same on all devices
         close(logged(lambda x, g: x.sum(), check_vma=False), np.repeat(BLOCKS.sum((1, 2)), 2))
+
+    def test_eager_calls_of_new_functions_of_the_same_code_compile_once():
+        def gradient(mesh=MESH):
+            def fun(x):
+                part = jax.shard_map(lambda v: lax.psum(v * v, "x") + v, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+                return part(x).sum()
+
+            return jax.grad(fun)(X)
+
+        want = gradient()
+        before = len(jax.compile_report())
+        close(gradient(), want)
+        assert len(jax.compile_report()) == before
+
+    def test_an_eager_call_over_the_mesh_in_context_is_one_over_that_mesh():
+        def doubled(mesh):
+            with jax.set_mesh(mesh):
+                return jax.shard_map(lambda v: v * 2, in_specs=P("x"), out_specs=P("x"))(X).sharding
+
+        for mesh in (MESH, Mesh(MESH.devices[::-1], ("x", "y"))):
+            assert doubled(mesh) == NamedSharding(mesh, P("x"))

@@ -159,9 +159,14 @@ def _sort_packed(ctx: Any, operands: Sequence[Any], dimension: int) -> list[Any]
     mask = ctx.constant((1 << position_bits) - 1, word, shape)
     i32 = np.dtype(np.int32)
     positions = ctx.convert(ctx.value("stablehlo.and", [words, mask], shape, word), shape, i32)
-    flat = _flat_positions(ctx, positions, shape, dimension)
-    return [positions if _is_iota(operand, dimension) and aval.dtype == i32 else
-            _gather_flat(ctx, operand, flat, shape, aval.dtype)
+    flat = None if ctx.builder.is_split else _flat_positions(ctx, positions, shape, dimension)
+
+    def in_order(operand: Any, dtype: Any) -> Any:
+        if flat is None:
+            return _gather_along(ctx, operand, positions, shape, dtype, dimension)
+        return _gather_flat(ctx, operand, flat, shape, dtype)
+
+    return [positions if _is_iota(operand, dimension) and aval.dtype == i32 else in_order(operand, aval.dtype)
             for operand, aval in zip(operands, avals, strict=True)]
 
 
@@ -196,6 +201,15 @@ def _gather_flat(ctx: Any, x: Any, positions: Any, shape: tuple[int, ...], dtype
                f"index_vector_dim = {len(shape)}>")
     return ctx.value("stablehlo.gather", [x, positions], shape, dtype, dimension_numbers=ctx.attribute(numbers),
                      slice_sizes=ctx.i64s([1]), indices_are_sorted=ctx.flag(False))
+
+
+def _gather_along(ctx: Any, x: Any, positions: Any, shape: tuple[int, ...], dtype: Any, dimension: int) -> Any:
+    """As the flat one, of arrays that XLA may split along the other axes: it sends nothing to know the elements of a line."""
+    others = [axis for axis in range(len(shape)) if axis != dimension]
+    numbers = (f"#stablehlo.gather<collapsed_slice_dims = [{dimension}], operand_batching_dims = {others}, "
+               f"start_indices_batching_dims = {others}, start_index_map = [{dimension}], index_vector_dim = {len(shape)}>")
+    return ctx.value("stablehlo.gather", [x, positions], shape, dtype, dimension_numbers=ctx.attribute(numbers),
+                     slice_sizes=ctx.i64s([1] * len(shape)), indices_are_sorted=ctx.flag(False))
 
 
 def _largest(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, k: int, axis: int) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from jaxlite.core.aval import AbstractRef
 from jaxlite.core.effects import REF
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, derived, jaxprs_in_params
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, derived, jaxprs_in_params, program_in
 from jaxlite.core.staging import StagedTracer, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 
@@ -121,15 +121,22 @@ def pure_equation(primitive: Any, operands: Sequence[Any], avals: Sequence[Any],
     """
     same = tuple(_identity(operands, index) if type(aval) is AbstractRef else index for index, aval in enumerate(avals))
     key = (primitive, tuple(avals), same, *params, *params.values())
-    found = _equations.get(key)
-    if found is None:
+
+    def make() -> Discharged:
         outs, effects = primitive.typed(list(avals), params)
         variables = [Var(aval) for aval in avals]  # of a Ref that comes twice, the second is not read
         outvars = [Var(aval) for aval in outs]
         eqn = JaxprEqn(primitive, [variables[index] for index in same], outvars, params, effects)
+        return discharge_jaxpr(ClosedJaxpr(Jaxpr([], variables, outvars, [eqn], effects), []))
+
+    source = program_in(params)
+    if source is not None:
+        return derived(source, key, make)
+    found = _equations.get(key)
+    if found is None:
         if len(_equations) >= _LIMIT:
             _equations.clear()
-        found = _equations[key] = discharge_jaxpr(ClosedJaxpr(Jaxpr([], variables, outvars, [eqn], effects), []))
+        found = _equations[key] = make()
     return found
 
 

@@ -359,6 +359,16 @@ def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
                 yield item
 
 
+def program_in(params: dict[str, Any]) -> ClosedJaxpr | None:
+    """The first closed jaxpr among an equation's params, or in a tuple of them."""
+    for param in params.values():
+        if type(param) is tuple and param:
+            param = param[0]
+        if type(param) is ClosedJaxpr:
+            return param
+    return None
+
+
 def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
     """The sub-jaxprs of all equations of a program, one level down."""
     for eqn in jaxpr.eqns:

@@ -5,11 +5,12 @@ A lambda that is written inside of a function is another one each time, and so a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from jaxlite.core.jaxpr import ClosedJaxpr, Found, Jaxpr, Literal, derived
 
 _LIMIT = 256
 _firsts: dict[Any, ClosedJaxpr] = {}
@@ -27,6 +28,16 @@ def first_like(closed: ClosedJaxpr) -> ClosedJaxpr:
         return _firsts.setdefault(key, closed)
     except TypeError:  # a param that cannot be hashed
         return closed
+
+
+def derived_once(closed: ClosedJaxpr, key: Any, make: Callable[[ClosedJaxpr], Found]) -> Found:
+    """What `make` derives from the first program that says the same (see `derived`)."""
+
+    def of_first() -> Found:
+        first = first_like(closed)
+        return make(closed) if first is closed else derived(first, key, lambda: make(first))
+
+    return derived(closed, key, of_first)
 
 
 def _structure(jaxpr: Jaxpr) -> Any:

@@ -28,7 +28,7 @@ from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, JaxprEqn, derived, eval_jaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import MixedVarying, Primitive
-from jaxlite.core.sharing import first_like
+from jaxlite.core.sharing import derived_once
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
@@ -151,25 +151,19 @@ def _shard_map_aval(*avals, jaxpr: ClosedJaxpr, mesh, in_specs: Specs, out_specs
 # --- at once -----------------------------------------------------------------------------------------
 
 
-def _compiled(jaxpr: ClosedJaxpr, mesh: Mesh, *params: tuple[str, Any]) -> Callable:
-    """The call of the first `shard_map` over a mesh that says the same; what is compiled for it ends with its program."""
-    first = first_like(jaxpr)
-    if first is not jaxpr:
-        return _remembered(_compiled, first, mesh, *params)
-    named = dict(params)
-
-    def shard_map(*args):
-        return shard_map_p.bind(*args, jaxpr=jaxpr, **named)
-
-    if named["newly_manual_axes"] == frozenset(mesh.axis_names):
-        return jit(shard_map, out_shardings=[NamedSharding(mesh, spec) for spec in named["out_specs"]])
-    return jit(shard_map)
-
-
 @shard_map_p.def_eager
 def _run(*args, jaxpr: ClosedJaxpr, **params):
     mesh = params["mesh"] if isinstance(params["mesh"], Mesh) else context_mesh()
-    call = _remembered(_compiled, jaxpr, mesh, *params.items())
+
+    def compiled(closed: ClosedJaxpr) -> Callable:
+        def shard_map(*args):
+            return shard_map_p.bind(*args, jaxpr=closed, **params)
+
+        if params["newly_manual_axes"] == frozenset(mesh.axis_names):
+            return jit(shard_map, out_shardings=[NamedSharding(mesh, spec) for spec in params["out_specs"]])
+        return jit(shard_map)
+
+    call = derived_once(jaxpr, ("call", mesh, *params.items()), compiled)
     previous = config.disable_jit.state.swap_local(False)
     try:
         return call(*args)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from jaxlite.compilation.caches import clear_hooks
 from jaxlite.compilation.dispatch import free, jit_p
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.references import run_on_values
@@ -14,6 +13,7 @@ from jaxlite.core.aval import AbstractRef
 from jaxlite.core.discharge import discharge_jaxpr, discharges, pure_equation
 from jaxlite.core.jaxpr import ClosedJaxpr, JaxprEqn, eval_jaxpr
 from jaxlite.core.refs import Ref
+from jaxlite.core.sharing import derived_once
 from jaxlite.core.values import aval_of
 from jaxlite.lax.control_flow.cond import cond_p
 from jaxlite.lax.control_flow.scan import scan_p
@@ -107,22 +107,18 @@ def _run(primitive: Any, *args: Any, **params: Any) -> Any:
     if not any(type(arg) is Ref for arg in args):
         return eager_trace.run_compiled(primitive, args, params)
     found = pure_equation(primitive, args, [aval_of(arg) for arg in args], params)
-    call = _calls.get(found.closed)
-    if call is None:
 
+    def compiled(closed: ClosedJaxpr) -> Any:
         def run(*values: Any) -> list[Any]:
-            return eval_jaxpr(found.closed.jaxpr, [], *values)
+            return eval_jaxpr(closed.jaxpr, [], *values)
 
         run.__name__ = run.__qualname__ = primitive.name
-        if len(_calls) >= _CALL_LIMIT:
-            _calls.clear()
-        call = _calls[found.closed] = jit(run, donate_argnums=found.written)
+        return jit(run, donate_argnums=found.written)
+
+    call = derived_once(found.closed, ("call", primitive, found.written), compiled)
     return run_on_values(found, call, args)
 
 
-_calls: dict[ClosedJaxpr, Any] = {}
-_CALL_LIMIT = 1024
-clear_hooks.append(_calls.clear)
 for _p in (cond_p, scan_p, while_p):
     _p.def_eager(partial(_run, _p))
 

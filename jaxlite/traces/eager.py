@@ -11,7 +11,7 @@ from typing import Any
 from jaxlite.compilation.caches import clear_hooks
 from jaxlite.core import config
 from jaxlite.core.errors import UnexpectedTracerError
-from jaxlite.core.jaxpr import ClosedJaxpr, derived
+from jaxlite.core.jaxpr import ClosedJaxpr, derived, program_in
 from jaxlite.core.sharing import first_like
 from jaxlite.core.tracing import Trace, Tracer, set_eager_trace
 from jaxlite.traces.host import eager_jit
@@ -55,7 +55,7 @@ class EagerTrace(Trace):
         except TypeError as error:
             raise TypeError(f"{primitive.name}: parameters must be hashable: {error}") from None
         if call is None:
-            source = _program_in(params)
+            source = program_in(params)
             if source is not None:
                 return derived(source, key, lambda: _call_of_program(primitive, params))
             if len(self._calls) >= _CACHE_LIMIT:
@@ -79,21 +79,13 @@ def _call_of(primitive: Any, params: dict[str, Any]) -> Any:
 def _call_of_program(primitive: Any, params: dict[str, Any]) -> Any:
     """The call of the first equation that says the same; what is compiled for it ends with its program."""
     params = {name: tuple(map(_first, param)) if type(param) is tuple else _first(param) for name, param in params.items()}
-    return derived(_program_in(params), ("call", primitive, *params, *params.values()), lambda: _call_of(primitive, params))
+    source = program_in(params)
+    assert source is not None
+    return derived(source, ("call", primitive, *params, *params.values()), lambda: _call_of(primitive, params))
 
 
 def _first(param: Any) -> Any:
     return first_like(param) if type(param) is ClosedJaxpr else param
-
-
-def _program_in(params: dict[str, Any]) -> Any:
-    """The first program among the params, or in a tuple of them."""
-    for param in params.values():
-        if type(param) is ClosedJaxpr:
-            return param
-        if type(param) is tuple and param and type(param[0]) is ClosedJaxpr:
-            return param[0]
-    return None
 
 
 eager_trace = EagerTrace()

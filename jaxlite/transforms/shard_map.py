@@ -18,9 +18,8 @@ from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo
-from jaxlite.core.sharing import first_like
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
-from jaxlite.core.tracing import Tracer, is_eager, state
+from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.tree import broadcast_prefix, keystr, tree_flatten, tree_flatten_with_path
 from jaxlite.core.values import aval_of
 from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, get_abstract_mesh
@@ -306,8 +305,7 @@ class _Call:
             jaxpr, consts = trace_to_jaxpr(flat, parts, debug)
             if REF in jaxpr.effects:
                 jaxpr, consts = without_local_refs(jaxpr, consts)
-        closed = hoist_consts(jaxpr)
-        return _Traced(first_like(closed) if is_eager() else closed, consts, out_tree, out_specs)
+        return _Traced(hoist_consts(jaxpr), consts, out_tree, out_specs)
 
     def _check_result(self, aval: Any, spec: Any) -> None:
         if len(spec) > aval.ndim:

@@ -389,3 +389,19 @@ def test_refs_in_another_shape_or_dtype():
     for wrong in (lambda ref: ref.reshape(5, 8), lambda ref: ref.at[0].bitcast(jnp.int8)):
         with pytest.raises(ValueError, match="reshape a Ref of shape|changes the axis before the last"):
             jaxlite.jit(lambda x, wrong=wrong: wrong(jaxlite.new_ref(x))[...])(x)
+
+
+def test_eager_loops_of_new_functions_of_the_same_code_compile_once():
+    def add(c):
+        total = jaxlite.new_ref(jnp.zeros(3))
+
+        def step(i, _):
+            total[...] += c
+
+        lax.fori_loop(0, 3, step, None)
+        return np.asarray(total[...])
+
+    np.testing.assert_array_equal(add(jnp.ones(3)), [3, 3, 3])
+    before = len(jaxlite.compile_report())
+    np.testing.assert_array_equal(add(jnp.arange(3.0)), [0, 3, 6])
+    assert len(jaxlite.compile_report()) == before

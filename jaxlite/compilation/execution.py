@@ -96,8 +96,13 @@ class Executable:
             sharding = self._sharding if self.in_shardings is None else self.in_shardings[index]
             if type(arg) is not ArrayImpl or arg.is_deleted() or (
                     arg._sharding is not sharding and (arrays.device_of(arg) != device or self._is_astray(arg, sharding))):
-                arg = (arrays.put_buffer(arg, device, False, aval=avals[index]) if sharding is self._sharding else
-                       load_placing().place(getattr(arg, "_base_array", arg), sharding))
+                base: Any = getattr(arg, "_base_array", None)
+                if type(base) is ArrayImpl and base._sharding is sharding and not base.is_deleted():
+                    arg = base  # of keys, which are where the program is
+                elif sharding is self._sharding:
+                    arg = arrays.put_buffer(arg, device, False, aval=avals[index])
+                else:
+                    arg = load_placing().place(arg if base is None else base, sharding)
             inputs.append(arg)
         if placement.layouts.exist or self._orders is not None:
             inputs = placement.layouts_module().all_relaid(inputs, self._orders)

@@ -13,9 +13,11 @@ from jaxlite.compilation.options import check_callable
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import AbstractRef, ShapedArray, high_types, typematch
+from jaxlite.core.discharge import without_local_refs
+from jaxlite.core.effects import REF
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
-from jaxlite.core.staging import trace_to_jaxpr
+from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import ref_methods
 from jaxlite.core.tree import (
     Partial,
@@ -33,6 +35,7 @@ from jaxlite.numpy.api import as_array, is_array_like
 from jaxlite.traces.backward_logs import collecting
 from jaxlite.traces.jvp import Zero, cotangent_aval, has_no_tangents, instantiate, jvp_flat, tangent_aval, zeros_of
 from jaxlite.traces.linearize import linearize_flat, pushing_forward
+from jaxlite.traces.program_parts import partial_eval_jaxpr_nounits
 from jaxlite.traces.transpose import Linear, backward, has_wide_types
 from jaxlite.transforms.argument_marks import marks_of
 from jaxlite.transforms.gradient_targets import VJP, NotNeeded, NotSaveable
@@ -597,8 +600,13 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
         raise TypeError("linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer "
                         f"functions, but got {given_types} -> {found_types}.")
 
+    jaxpr, consts = without_local_refs(jaxpr, consts) if REF in jaxpr.effects else (jaxpr, consts)
+    # What does not depend on the arguments is computed here, also what loops and calls give beside what does.
+    known, linear, *_ = partial_eval_jaxpr_nounits(hoist_consts(jaxpr), [*[False] * len(consts), *[True] * len(avals)], True)
+    values = eval_jaxpr(known.jaxpr, known.consts, *consts)
+
     @boundary
-    def transposed(consts: list[Any], cotangent: Any) -> Any:
+    def transposed(values: list[Any], cotangent: Any) -> Any:
         given, given_tree = tree_flatten(cotangent)
         if given_tree != flat.out_tree:
             raise TypeError(f"cotangent tree does not match function output, expected {flat.out_tree} but got {given_tree}")
@@ -606,11 +614,11 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
             if (aval_of(each).shape, aval_of(each).dtype) != (aval.shape, aval.dtype):
                 raise TypeError(f"cotangent type does not match function output, expected {aval} but got {aval_of(each)}")
         with collecting():
-            outs = backward(jaxpr, consts, [Linear(aval) for aval in avals], given)
+            outs = backward(linear.jaxpr, [], [*values, *map(Linear, avals)], given)[len(values):]
         found = [_typed_as(instantiate(out), aval) for out, aval in zip(outs, avals, strict=True)]
         return tree_unflatten(tree, map(_as_output, found))
 
-    return Partial(transposed, consts)  # so that a transformed function may give it
+    return Partial(transposed, values)  # so that a transformed function may give it
 
 
 def _type_of(leaf: Any) -> Any:

@@ -71,6 +71,7 @@ def test_transfer_guards():
         jax.device_put(ONES)
     with jax.transfer_guard_device_to_device("disallow"), jax.transfer_guard_device_to_host("disallow"):
         f(ONES)
+        jax.vmap(lambda x: jax.random.split(jax.random.key(0)), axis_size=2, in_axes=None)(1.0)
     with pytest.raises(ValueError, match="new enum value must be None or in"), jax.transfer_guard("never"):
         pass
     with jax.array_garbage_collection_guard("log"), jax.thread_guard(True):

@@ -138,6 +138,19 @@ def test_linear_transpose():
     near(back, matrix.T @ np.array([1, -1]))
     (back,) = jax.linear_transpose(lambda x: 2 * x, jax.ShapeDtypeStruct((3,), jnp.float32))(X)
     near(back, 2 * X)
+
+    def written(x):
+        ref = jax.new_ref(x)
+        ref[...] = jnp.sin(ref[...])
+        return ref[...]
+
+    # What a loop computes beside what is linear is known, and so are Refs that are made in the function.
+    slope = jax.grad(lambda x: jnp.sum(lax.scan(lambda c, _: (jnp.sin(c), c), x, None, length=2)[0]))
+    for fun in (slope, jax.jit(slope), written):
+        pushed = lambda t, fun=fun: jax.jvp(fun, (X,), (t,))[1]
+        near(jax.linear_transpose(pushed, X)(X)[0], pushed(X))
+    with pytest.raises(NotImplementedError, match="'sin' not implemented"):
+        jax.linear_transpose(jnp.sin, X)(X)
     for fun, x in ((lambda x: x.astype(int), 3.0), (lambda x: x, True)):  # between kinds there is no transpose
         with pytest.raises(TypeError, match=r"linear_transpose only supports \[float or complex\] ->"):
             jax.linear_transpose(fun, x)

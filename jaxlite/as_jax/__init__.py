@@ -22,7 +22,7 @@ from typing import Any
 
 from jaxlite.as_jax.private import private_module
 from jaxlite.compilation import recompilation
-from jaxlite.core import missing
+from jaxlite.core import config, missing
 from jaxlite.core.collector import count_as_old
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
@@ -49,6 +49,8 @@ class _Loader:
     def exec_module(self, module: types.ModuleType) -> None:
         if self._own is not None:
             module.__spec__ = self._own
+        if module.__name__ == "jaxlite":
+            _begin()
 
 
 class _Named:
@@ -128,7 +130,8 @@ def _name_in_jax(module: types.ModuleType) -> None:
     """Enter a module that is loaded under its name in JAX, and have it tell what it lacks."""
     if "__getattr__" not in vars(module):
         vars(module)["__getattr__"] = _teller(module.__name__)
-    sys.modules[f"jax{module.__name__.removeprefix('jaxlite')}"] = module
+    if "jax" in sys.modules:  # else it is entered when the program first imports jax
+        sys.modules[f"jax{module.__name__.removeprefix('jaxlite')}"] = module
 
 
 def _teller(module: str) -> Callable[[str], Any]:
@@ -150,6 +153,17 @@ def _version_module() -> types.ModuleType:
     return module
 
 
+def _begin() -> None:
+    """What the first `import jax` of the program does: JAX would read the environment then, and load its modules."""
+    config.read_environment()
+    for name, module in [*sys.modules.items()]:
+        if name.partition(".")[0] == "jaxlite":
+            _name_in_jax(module)
+    sys.modules["jaxlite.numpy"].__name__ = "jax.numpy"  # array-api-compat, SciPy and others tell by it whose namespace it is
+    top = vars(sys.modules["jaxlite"])
+    sys.modules.update({"jax.version": top["version"], "jax._src": top["_src"]})
+
+
 def _install() -> None:
     if "jax" in sys.modules:
         raise ImportError(
@@ -159,22 +173,17 @@ def _install() -> None:
     sys.meta_path.insert(0, _Finder())
     recompilation.as_log = True
     report.logger_name = "jax._src.dispatch"  # that of JAX's lines about compiles: filters and levels name it, or "jax"
-    top = sys.modules["jaxlite"]
-    for name in [name for name in sys.modules if name.partition(".")[0] == "jaxlite"]:
-        _name_in_jax(sys.modules[name])
-    sys.modules["jaxlite.numpy"].__name__ = "jax.numpy"  # array-api-compat, SciPy and others tell by it whose namespace it is
-    version = sys.modules["jax.version"] = _version_module()
-    vars(top).update(__version__=VERSION_TEXT, __version_info__=VERSION_INFO, version=version)
-    private = private_module("_src")
-    assert private is not None
-    vars(top)["_src"] = sys.modules["jax._src"] = private  # some reach for its modules without an import
+    vars(sys.modules["jaxlite"]).update(
+        __version__=VERSION_TEXT, __version_info__=VERSION_INFO, version=_version_module(),
+        _src=private_module("_src"))  # some reach for its modules without an import
     shardings = private_module("_src.sharding_impls")  # jaxlib asks for it at every call, and libraries for what it lacks
     assert shardings is not None
     sys.modules[shardings.__name__] = shardings
     Tracer.__init_subclass__ = classmethod(_say_whose_tracers)  # type: ignore[assignment,arg-type]  # some load later
-    classes: list[type[Tracer]] = [Tracer, *Tracer.__subclasses__()]
+    classes: list[type[Tracer]] = [Tracer]
     for cls in classes:
         _say_whose_tracers(cls)
+        classes += cls.__subclasses__()
 
 
 _install()

@@ -7,7 +7,7 @@ from typing import Any
 from jaxlite.devices import processes
 
 
-class _State:
+class State:
     """This process among those of the program. Alone, it is process 0 of one, and there is no client."""
 
     @property
@@ -19,6 +19,12 @@ class _State:
     def num_processes(self) -> int:
         peers = processes.peers()
         return 1 if peers is None else peers.size
+
+    @property
+    def coordinator_address(self) -> str | None:
+        """Where process 0 is to be reached, or None."""
+        peers = processes.peers()
+        return None if peers is None else peers.address
 
     @property
     def client(self) -> Any:
@@ -33,4 +39,4 @@ class _State:
         return None if peers is None else peers.service
 
 
-global_state = _State()
+global_state = State()

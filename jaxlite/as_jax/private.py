@@ -17,7 +17,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "ad_util": [("jaxlite.lax.shaping", "stop_gradient_p"), ("jaxlite.traces.jvp", "add_any_p"),  # lineax, folx
                 ("jaxlite.interpreters.ad", "*")],  # pyscfad
     "api": [("jaxlite.as_jax.util", "_dtype"), ("jaxlite", "*")],  # pennylane; pyscfad
-    "api_util": [("jaxlite.compilation.options", "infer_argnums_and_argnames")],  # keras
+    "api_util": [("jaxlite.compilation.options", "infer_argnums_and_argnames"),  # keras
+                 ("jaxlite.as_jax.util", "_ensure_index_tuple")],  # jaxloudnorm
     "config": [("jaxlite.core.config", "numpy_rank_promotion enable_checks threefry_partitionable")],  # quaxed, pennylane
     "clusters": [("jaxlite.as_jax.clusters", "ClusterEnv SlurmCluster")],  # levanter
     "basearray": [("jaxlite", "Array")],  # jinns
@@ -40,7 +41,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "custom_derivatives": [("jaxlite", "custom_jvp custom_vjp"), ("jaxlite.custom_derivatives", "*")],  # jaxonomy
     "dispatch": [("jaxlite.devices.api", "wait_for_tokens=effects_barrier"), ("jaxlite.interpreters.xla", "apply_primitive"),
                  ("jaxlite.as_jax.util", "prim_requires_devices_during_lowering")],  # jaxdecomp
-    "distributed": [("jaxlite.as_jax.distributed", "global_state")],  # orbax
+    "distributed": [("jaxlite.as_jax.distributed", "State global_state")],  # dew, orbax
     "dtypes": [  # flax, haiku, equinox, chex, qujax, jaxdecomp
         ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError canonicalize_dtype dtype extended finfo to_complex_dtype "
                                 "itemsize_bits supports_inf"),
@@ -95,10 +96,12 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "pallas": [],
     "pallas.primitives": [("jaxlite.experimental.pallas.primitives", "*")],  # ejkernel
     "partition_spec": [("jaxlite.sharding", "PartitionSpec")],  # levanter
-    "pjit": [("jaxlite.compilation.jit", "jit_p"), ("jaxlite.sharding", "auto_axes")],  # quax, jaxns
+    "pjit": [("jaxlite.compilation.jit", "jit_p"), ("jaxlite.sharding", "auto_axes"),  # quax, jaxns
+             ("jaxlite.stages", "JitWrapped=Wrapped")],  # jaxtari
     "pretty_printer": [("jaxlite.as_jax.texts", "text")],  # haliax
     "public_test_util": [("jaxlite.as_jax.testing", "check_close")],  # tinygp
     "random": [("collections.abc", "Shape=Sequence")],  # evermore
+    "random.core": [("typing", "KeyDTypeLike=Any PRNGSpecDesc=Any")],  # taktiny
     "random.threefry2x32": [("jaxlite.random.threefry", "threefry_fold_in=fold_in threefry_random_bits=random_bits "
                                                         "threefry_seed=seed threefry_split=split")],  # quax
     "scipy": [],
@@ -119,7 +122,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("jaxlite.core.filtering", "api_boundary=boundary filter_traceback=_filtered UnfilteredStackTrace"),
     ],
     "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("jaxlite.as_jax.trees", "prefix_errors"),
-                  ("typing", "BuiltInKeyEntry=Any"),
+                  ("typing", "BuiltInKeyEntry=Any Leaf=Any"),  # spectrax
                   ("jaxlite.tree_util", "*")],  # flax; haliax
     "typing": [("collections.abc", "Shape=Sequence"), ("numpy", "DType=dtype"), ("jaxlite.typing", "*")],  # furax; jaxctx
     "util": [("jaxlite.as_jax.util", "*")],  # JAX's docs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
@@ -104,6 +105,11 @@ def const(example: Any, value: Any) -> Any:
 def promote_args_inexact(name: str, *args: Any) -> list[Any]:
     """Arrays of one dtype, floating or complex, and one rank."""
     return [api.as_array(arg) for arg in api.promote_inexact(name, *args)]
+
+
+def _ensure_index_tuple(x: Any) -> tuple[int, ...]:
+    """One whole number, or several, as a tuple."""
+    return tuple(map(operator.index, x)) if np.iterable(x) else (operator.index(x),)
 
 
 def is_constant_dim(d: Any) -> bool:

@@ -3,8 +3,8 @@
 Each option is a jaxlib `Config` state (a global value, and a thread-local one that overrides it), so the C++ call path sees
 changes immediately. Options that change a traced program are part of the compile cache's key (`affects_program=True`).
 
-The environment is read once, at import: `JAXLITE_<NAME>`, or `JAX_<NAME>` if JAX's option has the same meaning; a long name
-may have a short alias.
+The environment is read at import: `JAXLITE_<NAME>`, or `JAX_<NAME>` if JAX's option has the same meaning; a long name may have
+a short alias. Under jax's name, what a program changes there before its first `import jax` is read too (`read_environment`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ContextDecorator
 from itertools import takewhile
 from typing import Any
@@ -29,20 +29,24 @@ hide_own_frames: Callable[[BaseException], None] = lambda error: None  # set by 
 class Option:
     """One option: its current value, a global setter, and a thread-local override as a context manager."""
 
-    __slots__ = ("name", "parse", "state", "doc", "checks", "default")
+    __slots__ = ("name", "parse", "state", "doc", "checks", "default", "variables")
 
     def __init__(self, name: str, default: Any, parse: Callable[..., Any], doc: str, in_call_key: bool, in_trace_key: bool,
                  short_name: str = ""):
         self.name, self.parse, self.doc, self.default = name, parse, doc, default
         self.checks: list[Callable[[Any], None]] = []  # that may refuse a value that is set for the process
-        for variable in ("JAXLITE_" + (short_name or name).upper(), "JAXLITE_" + name.upper(), "JAX_" + name.upper()):
+        self.variables = tuple(each.upper() for each in ("JAXLITE_" + (short_name or name), "JAXLITE_" + name, "JAX_" + name))
+        self.state = xla.Config(
+            name, self.from_environment(), include_in_jit_key=in_call_key, include_in_trace_context=in_trace_key
+        )
+
+    def from_environment(self) -> Any:
+        """The value that the environment gives it now, or else the default."""
+        for variable in self.variables:
             text = os.environ.get(variable)
             if text is not None:
-                default = parse(text, variable)
-                break
-        self.state = xla.Config(
-            name, default, include_in_jit_key=in_call_key, include_in_trace_context=in_trace_key
-        )
+                return self.parse(text, variable)
+        return self.default
 
     @property
     def value(self) -> Any:
@@ -542,9 +546,30 @@ def _parse_like(default: Any, text: str, name: str) -> Any:
     return parse(text, name)
 
 
-for _variable in [each for each in os.environ if each.startswith("JAX_")]:
-    _name = _variable[4:].lower()
-    if _name in WITHOUT_MEANING:
-        WITHOUT_MEANING[_name] = _parse_like(WITHOUT_MEANING[_name], os.environ[_variable], _variable)
-    elif _name in REFUSED:
-        config.update(_name, os.environ[_variable])
+def _set_foreign(names: Iterable[str]) -> None:
+    """Set the options of JAX alone that these variables of the environment name."""
+    for variable in names:
+        name = variable.removeprefix("JAX_").lower()
+        if name in WITHOUT_MEANING:
+            WITHOUT_MEANING[name] = _parse_like(WITHOUT_MEANING[name], os.environ[variable], variable)
+        elif name in REFUSED:
+            config.update(name, os.environ[variable])
+
+
+def _variables() -> dict[str, str]:
+    return {name: text for name, text in os.environ.items() if name.startswith(("JAX_", "JAXLITE_"))}
+
+
+def read_environment() -> None:
+    """Set the options whose variables changed since they were last read: programs set some before they import jax."""
+    global _seen
+    before, _seen = _seen, _variables()
+    changed = {name for name, _ in before.items() ^ _seen.items()}
+    for option in OPTIONS.values():
+        if changed.intersection(option.variables):
+            option.set(option.from_environment())
+    _set_foreign(changed & _seen.keys())
+
+
+_seen = _variables()
+_set_foreign(_seen)

@@ -27,7 +27,7 @@ newaxis: None = None
 # --- scalar types --------------------------------------------------------------------------------------
 
 
-class ScalarType(type):
+class _ScalarMeta(type):  # libraries know it by this name
     """The class of scalar types: `jnp.int8(3)` is an array of dtype int8, `jnp.int8` itself means the dtype."""
 
     dtype: np.dtype
@@ -50,7 +50,7 @@ class ScalarType(type):
 
 def _scalar_type(dtype: np.dtype):
     doc = f"The dtype {dtype.name}; called with a number, a list or an array, makes an array of it."
-    return ScalarType(dtype.name, (), {"__module__": "jaxlite.numpy", "__doc__": doc, "dtype": dtype})
+    return _ScalarMeta(dtype.name, (), {"__module__": "jaxlite.numpy", "__doc__": doc, "dtype": dtype})
 
 
 bool_ = _scalar_type(dtypes.bool_)

@@ -151,7 +151,7 @@ class JVPTracer(Tracer):
         return self.primal.made_at() if isinstance(self.primal, Tracer) else ""
 
     def __repr__(self) -> str:
-        return f"JVPTracer(primal={self.primal}, tangent={self.tangent})"
+        return f"{type(self).__name__}(primal={self.primal}, tangent={self.tangent})"
 
     # What the primal knows, this knows: control flow on concrete values works under differentiation.
 
@@ -181,6 +181,7 @@ class JVPTrace(Trace):
     """Applies primitives to primals and tangents. `inner` is the trace that rules run under: the one around it."""
 
     __slots__ = ("parent", "inner")
+    tracer = JVPTracer
 
     def __init__(self, parent: Trace, debug_info: DebugInfo | None = None):
         super().__init__(debug_info)
@@ -207,7 +208,7 @@ class JVPTrace(Trace):
         """A tracer of both; the primal alone where the tangent vanishes, as that of an integer always does."""
         if type(tangent) is Zero or has_no_tangents(aval_of(tangent)):
             return primal
-        return JVPTracer(self, primal, tangent)
+        return self.tracer(self, primal, tangent)
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         primals: list[Any] = []
@@ -242,7 +243,7 @@ class JVPTrace(Trace):
                 inner.pin(None)
         if primitive.multiple_results:
             return [self.join(primal, tangent) for primal, tangent in zip(primal_out, tangent_out, strict=True)]
-        return primal_out if type(tangent_out) is Zero else JVPTracer(self, primal_out, tangent_out)
+        return primal_out if type(tangent_out) is Zero else self.tracer(self, primal_out, tangent_out)
 
 
 def jvp_rule(primitive: Any) -> Callable[..., Any]:

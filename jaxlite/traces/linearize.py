@@ -18,7 +18,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Remember
 from jaxlite.core.staging import StagedTracer, StagingTrace, hoist_consts
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import aval_of
-from jaxlite.traces.jvp import JVPTrace, Zero, instantiate, jvp_rule, tangent_aval
+from jaxlite.traces.jvp import JVPTrace, JVPTracer, Zero, instantiate, jvp_rule, tangent_aval
 from lowering.passes.dce import live_parts
 
 
@@ -93,10 +93,17 @@ def with_user_rule(rule: Callable[..., Any]) -> Callable[..., Any]:
     return linearize
 
 
+class LinearizeTracer(JVPTracer):
+    """A primal with its tangent in a linear program. Libraries tell by the class whether a derivative is taken in reverse."""
+
+    __slots__ = ()
+
+
 class LinearizeTrace(JVPTrace):
     """Applies primitives to primals under the trace around it, and stages what happens to tangents."""
 
     __slots__ = ("tangents",)
+    tracer = LinearizeTracer
 
     def __init__(self, parent: Trace, debug_info: DebugInfo | None = None):
         super().__init__(parent, debug_info)

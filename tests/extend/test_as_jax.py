@@ -16,9 +16,9 @@ from jaxlite.core.missing import is_later, jax_names, version_of
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(*arguments: str, path: tuple[Path, ...] = (), ok: bool = True) -> str:
+def run(*arguments: str, path: tuple[Path, ...] = (), ok: bool = True, **variables: str) -> str:
     """What a fresh interpreter prints; of one that shall fail, its errors."""
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [*path, ROOT]))}
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [*path, ROOT]))} | variables
     done = subprocess.run([sys.executable, *arguments], env=env, capture_output=True, text=True, timeout=120)
     assert (done.returncode == 0) == ok, done.stderr
     return done.stdout if ok else done.stderr
@@ -209,14 +209,36 @@ for name, table in _ALIASES.items():
     module = importlib.import_module(f"jax._src.{name}")
     for text in " ".join(names for _, names in table).replace("*", "").split():
         getattr(module, text.partition("=")[0])
-print(jax._src.pjit.jit_p, jax._src.api_util.infer_argnums_and_argnames(
+private = jax._src.api_util
+print(private._ensure_index_tuple(2), *private._ensure_index_tuple([1, 0]), jax._src.pjit.jit_p,
+      private.infer_argnums_and_argnames(
     __import__("inspect").signature(lambda a, b, *, c: 0), 1, None))
 """
-    assert run("-c", program).split() == ["jit", "((1,),", "('b',))"]
+    assert run("-c", program).split() == ["(2,)", "1", "0", "jit", "((1,),", "('b',))"]
 
 
-def test_traced_values_say_that_they_are_jax():
-    """autoray takes functions for a value from the package that its class names."""
+def test_options_of_the_environment_that_a_program_sets_before_it_imports_jax(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text("""
+import os, sys
+os.environ.update(JAX_ENABLE_X64="1", JAX_NUM_CPU_DEVICES="3", JAX_SERIALIZATION_VERSION="3")
+del os.environ["JAX_DEBUG_NANS"]
+print("jax" in sys.modules, "jax.numpy" in sys.modules)
+from jax.numpy import ones
+import jax
+print(ones(1).dtype, len(jax.devices()), jax.config.jax_debug_nans, jax.config.jax_debug_infs,
+      jax.config.jax_serialization_version)
+os.environ["JAX_ENABLE_X64"] = "0"
+import jax
+print(ones(2).dtype)
+""")
+    for arguments in ([str(file)], ["-c", file.read_text()]):
+        lines = run("-m", "jaxlite", *arguments, JAX_DEBUG_NANS="1", JAX_DEBUG_INFS="1").splitlines()
+        assert lines == ["False False", "float64 3 False True 3", "float64"]
+
+
+def test_traced_values_say_what_they_are():
+    """autoray takes functions for a value from the package that its class names, others tell by it how it is differentiated."""
     program = """
 import jaxlite.as_jax, jax
 names = set()
@@ -225,8 +247,12 @@ jax.jit(jax.grad(lambda x: jax.vmap(see)(see(x)).sum()))(jax.numpy.ones(2))
 jax.linearize(see, see(1.0) + jax.numpy.ones(2))
 see(jax.random.key(0))
 print(*sorted(names - {"builtins"}))
+kinds = []
+for derivative in (jax.grad, jax.jacfwd):
+    derivative(lambda x: kinds.append(type(x).__name__) or x)(1.0)
+print(*kinds, type(jax.numpy.float32).__name__)
 """
-    assert run("-c", program) == "jax\n"
+    assert run("-c", program) == "jax\nLinearizeTracer JVPTracer _ScalarMeta\n"
 
 
 def test_modules_that_are_loaded_have_their_names_in_jax():
@@ -235,6 +261,7 @@ def test_modules_that_are_loaded_have_their_names_in_jax():
 import jaxlite.as_jax, sys, jax
 assert sys.modules["jax.numpy"] is jax.numpy
 state = jax._src.distributed.global_state
+assert isinstance(state, jax._src.distributed.State) and state.coordinator_address is None
 assert (state.process_id, state.num_processes, state.client, state.service) == (0, 1, None, None)
 assert jax.sharding.SingleDeviceSharding(jax.devices()[0])._addressable_device_assignment == (jax.devices()[0],)
 jax.tree_util.SequenceKey, jax.scipy.special.gamma

@@ -11,4 +11,4 @@ if importlib.util.find_spec("jaxlite") is not None:
 else:
     _here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     sys.path[:] = [_each for _each in sys.path if os.path.abspath(_each) != _here]
-    importlib.import_module(__name__)
+importlib.import_module(__name__)

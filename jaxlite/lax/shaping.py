@@ -20,7 +20,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import OwnBind, Primitive
-from jaxlite.core.symbolic import Dim, are_ints, as_size, as_sizes, exceeds, set_dimension_value
+from jaxlite.core.symbolic import Dim, are_ints, as_size, as_sizes, exceeds, largest, set_dimension_value
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
@@ -516,7 +516,7 @@ def _pad_aval(x, value, *, padding_config: tuple[tuple[int, int, int], ...]) -> 
         raise ValueError(f"interior padding in padding_config must be nonnegative, got padding_config {padding_config}")
     sizes = []
     for size, (low, high, inner) in zip(x.shape, padding_config, strict=True):
-        sizes.append(low + high + size + (builtins.max(0, size - 1) * inner if inner else 0))
+        sizes.append(low + high + size + (largest(0, size - 1) * inner if inner else 0))
     if any(size < 0 for size in sizes):
         raise ValueError(f"Dimension size after padding is not at least 0, got result shape {tuple(sizes)}, for "
                          f"padding_config {padding_config} and operand shape {x.shape}")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core.aval import Ints
+from jaxlite.core.symbolic import largest
 from jaxlite.core.values import aval_of
 from jaxlite.lax import gather_scatter as gs
 from jaxlite.lax import shaping, slicing
@@ -28,7 +29,7 @@ def _slice_transpose(ct, x, *, start_indices: Ints, limit_indices: Ints, strides
     config = []
     steps = strides or (1,) * len(start_indices)
     for size, cut, start, step in zip(x.aval.shape, aval_of(ct).shape, start_indices, steps, strict=True):
-        covered = start + (cut - 1) * step + 1 if cut else start
+        covered = start + largest(0, (cut - 1) * step + 1)
         config.append((start, size - covered, step - 1))
     return [shaping.pad(ct, const(0, ct), config)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -73,7 +74,7 @@ def _map_leading(function: Callable, arrays: Sequence[Any], batch: tuple[int, ..
         for _ in batch:
             function = vmap(function)
         return function(*arrays)
-    size = int(np.prod(batch, dtype=np.int64))
+    size = math.prod(batch)
     flat = [shaping.reshape(array, (size, *aval_of(array).shape[len(batch):])) for array in arrays]
     results = over_leading_axis(function, *flat)
     return tree_map(lambda leaf: shaping.reshape(leaf, batch + aval_of(leaf).shape[1:]), results)

@@ -148,7 +148,7 @@ def _insert(arr, obj, values, axis: int):
     places, order = lax.sort((places, shaping.iota(dtypes.int32, count)), num_keys=1)
     is_new = manipulation.counts_of(places + shaping.iota(dtypes.int32, count), extent + count)
     passed = lax.cumsum(is_new)
-    new = manipulation.take_slices(order, passed - 1, axis=0) + np.int32(extent) if count else is_new
+    new = manipulation.take_slices(order, passed - 1, axis=0) + scalar(extent, dtypes.int32) if count else is_new
     source = lax.select(lax.gt(is_new, np.int32(0)), new, shaping.iota(dtypes.int32, extent + count) - passed)
     return manipulation.take_slices(shaping.concatenate([arr, values], axis), source, axis=axis)
 

@@ -482,7 +482,7 @@ def repeat(a, repeats, axis: int | None = None, *, total_repeat_length: int | No
         else:
             result = take_slices(a, np.repeat(np.arange(extent, dtype=np.int32), counts), axis=axis)
     else:
-        result = _repeat_traced(a, repeats, axis=axis, total=operator.index(total_repeat_length))
+        result = _repeat_traced(a, repeats, axis=axis, total=as_size(total_repeat_length))
     return placement.laid_out(result, out_sharding)
 
 
@@ -639,8 +639,11 @@ def diagonal(a, offset: int = 0, axis1: int = 0, axis2: int = 1):
     i, j = canonical_axes((axis1, axis2), rank)
     a = shaping.transpose(a, [axis for axis in range(rank) if axis not in (i, j)] + [i, j])
     rows, columns = a.shape[-2:]
-    length = builtins.max(0, builtins.min(rows + builtins.min(offset, 0), columns - builtins.max(offset, 0)))
+    length = largest(0, smallest(rows + builtins.min(offset, 0), columns - builtins.max(offset, 0)))
     batch = a.shape[:-2]
+    if not are_ints((rows, columns)):
+        places = shaping.iota(dtypes.int32, length)
+        return a[..., places + np.int32(builtins.max(-offset, 0)), places + np.int32(builtins.max(offset, 0))]
     if not length or not math.prod(batch):
         return shaping.full((*batch, length), 0, a.dtype)
     # In the flattened matrix, the elements of the diagonal have a fixed stride.

@@ -18,7 +18,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
-from jaxlite.core.symbolic import is_symbolic
+from jaxlite.core.symbolic import as_size, is_symbolic
 from jaxlite.core.tracing import Tracer, set_trace
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
@@ -467,7 +467,7 @@ def bincount(x, weights=None, minlength: int = 0, *, length: int | None = None, 
             with set_trace(eager_trace):
                 length = max(length, int(reductions.max(x)) + 1)
         length = max(length, 0)
-    length = operator.index(length)
+    length = as_size(length)
     if length < 0:
         raise TypeError(f"bincount: length must not be negative, got {length}")
     return placement.laid_out(_bincount(x, weights, length=length), out_sharding)

@@ -85,7 +85,7 @@ def _pad(ctx: Any, x: Any, value: Any, *, padding_config: Any) -> Any:
 def _diagonal_row(ctx: Any, padding_config: Any) -> int:
     """The length of the rows in which the elements of a padded last axis are a diagonal, one further in each row; or 0."""
     (out,), (aval, _) = ctx.eqn.outvars, ctx.avals_in
-    if not padding_config or any(map(any, padding_config[:-1])) or any(type(size) is not int for size in out.aval.shape):
+    if any(type(size) is not int for size in out.aval.shape) or not padding_config or any(map(any, padding_config[:-1])):
         return 0
     (low, high, row), elements, total = padding_config[-1], aval.shape[-1], out.aval.shape[-1]
     is_diagonal = row and min(low, high) >= 0 and total % row == 0 and 1 < elements <= row - low % row

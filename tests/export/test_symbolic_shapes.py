@@ -91,8 +91,10 @@ def shapes_that_are_computed(x):
         "scan": lax.associative_scan(lambda a, b: a + b + a * b, x),
         "order": (jnp.median(x, 0), jnp.quantile(x, 0.3, axis=0), jnp.searchsorted(up, x[:, 1]),
                   jnp.interp(x[:, 0], up, x[:, 2])),
-        "move": (jnp.roll(x, 2, 0), jnp.delete(x, 0, axis=0), x[::2], jnp.split(x, [1, 2]), jnp.repeat(x, 2, axis=0)),
-        "take": (x[rows // 2, 1], jnp.asarray(x).at[rows].add(2.0), jnp.bincount(rows, length=3), jnp.nonzero(x[:, 0], size=n)),
+        "move": (jnp.roll(x, 2, 0), jnp.delete(x, 0, axis=0), x[::2], jnp.split(x, [1, 2]), jnp.repeat(x, 2, axis=0),
+                 jnp.insert(x, 1, 0.5, axis=0), jnp.repeat(x, np.array([1, 2, 1]), axis=1, total_repeat_length=n)),
+        "take": (x[rows // 2, 1], jnp.asarray(x).at[rows].add(2.0), jnp.bincount(rows, length=3),
+                 jnp.bincount(rows, length=n), jnp.nonzero(x[:, 0], size=n), jnp.diagonal(x @ x.T, 1)),
         "random": (jaxlite.random.normal(key, x.shape), jaxlite.random.split(key, n), jaxlite.random.gamma(key, 2.0, (n,)),
                    jaxlite.random.categorical(key, x)),
         "window": (lax.reduce_window(x, 0.0, lax.add, (2, 1), (1, 1), "VALID"),
@@ -111,11 +113,13 @@ def matrices_and_derivatives(x):
     def loss(x):
         pooled = lax.reduce_window(x, -jnp.inf, lax.max, (2, 1), (2, 1), "SAME")
         image = lax.conv(x.T[None, :, :, None], kernel, (2, 1), "SAME")
-        return (pooled ** 2).sum() + (image ** 3).sum() + (jnp.sort(x, 0)[::-1] * jnp.cumsum(x, 0)).sum()
+        parts = x[:2].sum() + x[1:].prod() + x[0].sum() ** 2 + x[-1].max() + (x[::2] ** 2).sum()
+        return parts + (pooled ** 2).sum() + (image ** 3).sum() + (jnp.sort(x, 0)[::-1] * jnp.cumsum(x, 0)).sum()
 
     return {"cholesky": (jnp.linalg.cholesky(each), jnp.linalg.cholesky(whole)), "solve": jnp.linalg.solve(whole, x),
             "inverse": (jnp.linalg.inv(each), jnp.linalg.det(each)), "eigenvalues": jnp.linalg.eigvalsh(each),
             "svd": jnp.linalg.svd(each, compute_uv=False), "expm": jaxlite.scipy.linalg.expm(0.1 * each),
+            "dot": jnp.vectorize(jnp.dot, signature="(i),(i)->()")(x, x), "det": jnp.linalg.det(whole),
             "qr": abs(jnp.linalg.qr(each)[1]), "tall": abs(jnp.linalg.qr(x)[1]), "grad": jaxlite.grad(loss)(x)}
 
 

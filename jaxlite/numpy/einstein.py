@@ -17,7 +17,9 @@ from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import reductions
 from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes
+from jaxlite.numpy.contractions import Step, plan, product
 
+_UNKNOWN = 64  # what an extent counts that is not known
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -59,9 +61,12 @@ def einsum(subscripts, /, *operands, out: None = None, optimize: str | bool | li
 def einsum_path(subscripts, /, *operands, optimize="auto") -> tuple[list[Ints], Any]:
     """The order in which `einsum` contracts its operands, and a report of its cost, by NumPy."""
     spec, operands = _parse_arguments(subscripts, operands)
-    shapes = [aval_of(operand).shape for operand in operands]
-    path, info = np.einsum_path(spec, *[np.broadcast_to(np.float32(0), shape) for shape in shapes],
-                                optimize=_strategy(optimize, len(shapes)))
+    shapes = tuple([aval_of(operand).shape for operand in operands])
+    if optimize is not False:
+        inputs, output = _parse(spec, shapes)
+        steps = plan(inputs, output, _sizes(inputs, shapes), tuple(optimize) if isinstance(optimize, list) else optimize)
+        optimize = ["einsum_path", *(step.places for step in steps)]
+    path, info = np.einsum_path(spec, *[np.broadcast_to(np.float32(0), shape) for shape in shapes], optimize=optimize)
     return path[1:], info
 
 
@@ -145,23 +150,14 @@ def _parse(spec: str, shapes: tuple[Ints, ...]) -> tuple[tuple[str, ...], str]:
     return tuple(expanded), output
 
 
-def _path(inputs: tuple[str, ...], output: str, shapes: list[Ints], optimize) -> list[Ints]:
-    if isinstance(optimize, tuple):
-        return [step for step in optimize if isinstance(step, tuple)]
-    if len(inputs) <= 2 or optimize is False:
-        return [(0,)] if len(inputs) == 1 else [(0, 1)] * (len(inputs) - 1) if len(inputs) == 2 else [
-            (0, len(inputs) - 1 - step) if step else (0, 1) for step in range(len(inputs) - 1)]
-    dummies = [np.broadcast_to(np.float32(0), shape) for shape in shapes]
-    kind = _strategy(optimize, len(shapes))
-    spec = ",".join(inputs) + "->" + output
-    others = sorted(set(spec).difference(_LETTERS, "->,"))  # indices that NumPy does not take
-    table = dict(zip(map(ord, others), (letter for letter in _LETTERS if letter not in spec), strict=False))
-    return np.einsum_path(spec.translate(table), *dummies, optimize=kind)[0][1:]
-
-
-def _strategy(optimize, count: int):
-    """The search that NumPy does: over all orders if these are few."""
-    return ("optimal" if count <= 4 else "greedy") if optimize in ("auto", True) else optimize
+def _sizes(inputs: Sequence[str], shapes: Sequence[Ints]) -> tuple[tuple[str, int], ...]:
+    """The extent of each letter; a guess where it is not known."""
+    sizes: dict[str, int] = {}
+    for text, shape in zip(inputs, shapes, strict=True):
+        for letter, size in zip(text, shape, strict=True):
+            if sizes.get(letter, 1) == 1:
+                sizes[letter] = size if type(size) is int else _UNKNOWN
+    return tuple(sizes.items())
 
 
 def _einsum(*operands, inputs: tuple[str, ...], output: str, optimize: Any, precision: Any, preferred_element_type: Any,
@@ -174,16 +170,15 @@ def _einsum(*operands, inputs: tuple[str, ...], output: str, optimize: Any, prec
     if len(values) == 1 and preferred_element_type is not None:
         values = [shaping.convert(values[0], dtype, False)]  # what is summed up is summed in that type
     terms = list(zip(inputs, map(as_array, values), strict=True))
-    sizes: dict[str, int] = {}
-    for text, value in terms:
-        for letter, size in zip(text, aval_of(value).shape, strict=True):
-            sizes[letter] = size if sizes.get(letter, 1) == 1 else sizes[letter]
-    path = _path(inputs, output, [aval_of(value).shape for value in values], optimize)
+    sizes = _sizes(inputs, [aval_of(value).shape for _, value in terms])
+    steps = plan(inputs, output, sizes, optimize)
+    multiplied = partial(_multiplied, output=output, sizes=dict(sizes), dot_general=partial(
+        dot_general, preferred_element_type=dtype), precision=precision)
     if len(values) > 2 and placement.product_sharding() is not None:  # the last product alone is left unreduced
         with placement.choosing():
-            terms = _multiplied(terms, path[:-1], output, sizes, dot_general, dtype, precision)
-        path = path[-1:]
-    ((text, value),) = _multiplied(terms, path, output, sizes, dot_general, dtype, precision)
+            terms = multiplied(terms, steps[:-1])
+        steps = steps[-1:]
+    ((text, value),) = multiplied(terms, steps)
     text, value = _sum_out(text, value, set(output))
     value = shaping.transpose(value, [text.index(letter) for letter in output])
     return shaping.convert(value, dtype, weak)
@@ -192,19 +187,20 @@ def _einsum(*operands, inputs: tuple[str, ...], output: str, optimize: Any, prec
 _compiled_einsum = api(_einsum)
 
 
-def _multiplied(terms: list[tuple[str, Any]], path: Sequence[Any], output: str, sizes: dict[str, int],
-                dot_general: Callable[..., Any], dtype, precision) -> list[tuple[str, Any]]:
-    """The terms after some steps of a path, each of which multiplies terms and puts the product behind the rest."""
-    for step in path:
-        chosen = [terms[index] for index in sorted(step)]
-        terms = [term for index, term in enumerate(terms) if index not in step]
+def _multiplied(terms: list[tuple[str, Any]], steps: Sequence[Step], output: str, sizes: dict[str, int],
+                dot_general: Callable[..., Any], precision) -> list[tuple[str, Any]]:
+    """The terms after some steps, each of which multiplies two terms and puts the product behind the rest."""
+    for step in steps:
+        chosen = [terms[place] for place in step.places]
+        terms = [term for place, term in enumerate(terms) if place not in step.places]
         rest = set(output).union(*(text for text, _ in terms))
-        text, value = chosen[0] if len(chosen) > 1 else _diagonals(*chosen[0])
-        for position, (other, other_value) in enumerate(chosen[1:], 1):
-            keep = rest.union(*(later for later, _ in chosen[position + 1:]))
-            text, value = _contract(text, value, other, other_value, keep, output, sizes, partial(
-                dot_general, preferred_element_type=dtype), precision)
-        terms.append(_sum_out(text, value, rest))
+        if len(chosen) == 1:
+            made = _diagonals(*chosen[0])
+        elif step.is_swapped:
+            made = _contract(*chosen[1], *chosen[0], rest, sizes, dot_general, _swap(precision))
+        else:
+            made = _contract(*chosen[0], *chosen[1], rest, sizes, dot_general, precision)
+        terms.append(_sum_out(*made, rest))
     return terms
 
 
@@ -236,27 +232,17 @@ def _sum_out(text: str, value, keep: set[str]) -> tuple[str, Any]:
     return "".join(letter for letter in text if letter in keep), value
 
 
-def _contract(left: str, a, right: str, b, keep: set[str], output: str, sizes: dict[str, int],
-              dot_general: Callable[..., Any], precision) -> tuple[str, Any]:
+def _contract(left: str, a, right: str, b, keep: set[str], sizes: dict[str, int], dot_general: Callable[..., Any],
+              precision) -> tuple[str, Any]:
     """The product of two operands, summed over the letters that no later product needs."""
     left, a = _diagonals(*_drop_ones(left, a, right, sizes))
     right, b = _diagonals(*_drop_ones(right, b, left, sizes))
     left, a = _sum_out(left, a, keep | set(right))
     right, b = _sum_out(right, b, keep | set(left))
-    shared = [letter for letter in left if letter in right]
-    batch = [letter for letter in shared if letter in keep]
-    contracted = [letter for letter in shared if letter not in keep]
-    left_free = [letter for letter in left if letter not in shared]
-    right_free = [letter for letter in right if letter not in shared]
-    numbers = (([left.index(letter) for letter in contracted], [right.index(letter) for letter in contracted]),
-               ([left.index(letter) for letter in batch], [right.index(letter) for letter in batch]))
-    swapped = [*batch, *right_free, *left_free]
-    wanted = [letter for letter in output if letter in swapped]
-    if left_free and right_free and len(wanted) == len(swapped) and wanted[-1] == swapped[-1]:  # rows stay, if not all axes do
-        (lc, rc), (lb, rb) = numbers
-        return "".join(swapped), dot_general(b, a, ((rc, lc), (rb, lb)), _swap(precision))
-    out = dot_general(a, b, numbers, precision)
-    return "".join([*batch, *left_free, *right_free]), out
+    made = product(left, right, keep, sizes)
+    contracted, batch = (tuple([text.index(letter) for letter in letters] for text in (left, right))
+                         for letters in (made.contracted, made.batch))
+    return made.result, dot_general(a, b, (contracted, batch), precision)
 
 
 def _swap(precision):

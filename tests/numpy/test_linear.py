@@ -196,6 +196,29 @@ def test_einsum_chooses_the_cheap_order():
     assert jnp.einsum_path("ij,jk,kl->il", *shapes)[0] == [(1, 2), (0, 1)]
 
 
+@pytest.mark.parametrize("spec, shapes, largest", [
+    # None of the products is larger than it has to be, though each of the cheapest order is larger than all operands.
+    ("zci,zcj,zck,ijkl->zcl", ((20, 4, 4), (20, 4, 4), (20, 4, 4), (4, 4, 4, 4)), 20 * 4 * 4 * 4),
+    # Operands are taken so that the result comes as it is asked for.
+    ("abc,ia,jb,kc->ijk", ((3, 3, 3), (6, 3), (6, 3), (6, 3)), 6 * 6 * 6),
+    ("egai,ab,egbj,eg->eij", ((4, 3, 5, 6), (5, 5), (4, 3, 5, 6), (4, 3)), 4 * 3 * 5 * 6),
+    ("ab,ac,ad,ae,af,ag,ah,ai->bcdefghi", ((2, 2),) * 8, 2**8),  # too many to look at all orders
+])  # fmt: skip
+def test_einsum_of_several_operands(spec, shapes, largest, rng):
+    operands = [draw(rng, shape) for shape in shapes]
+    closed = jaxlite.make_jaxpr(lambda *a: jnp.einsum(spec, *a))(*operands)
+    eqns = closed.jaxpr.eqns
+    assert max(eqn.outvars[0].aval.size for eqn in eqns if eqn.primitive.name == "dot_general") == largest
+    assert not any(eqn.primitive.name == "transpose" for eqn in eqns)
+    np.testing.assert_allclose(jaxlite.core.eval_jaxpr(closed.jaxpr, closed.consts, *operands)[0],
+                               np.einsum(spec, *operands, optimize=True), rtol=1e-5)
+
+
+def test_einsum_with_a_path_that_leaves_operands():
+    with pytest.raises(ValueError, match="does not multiply all of 3 operands"):
+        jnp.einsum("i,i,i->i", *[np.ones(2)] * 3, optimize=[(0, 1)])
+
+
 @pytest.mark.parametrize("spec, order", [("ijk,jl->ilk", (1, 0, 2)), ("jl,ijk->ilk", (1, 0, 2)), ("ijk,jl->ikl", None)])
 def test_einsum_leaves_the_rows_of_a_result(spec, order):
     x, y = np.ones((2, 3, 4), np.float32), np.ones((3, 5), np.float32)

@@ -78,7 +78,7 @@ def _delete_traced(arr, obj, axis: int):
     gone = _wrapped(obj, extent)
     # The k-th kept element comes after as many removed ones as have (position - rank) <= k.
     offsets = lax.sort(gone) - shaping.iota(dtypes.int32, count)
-    shift = lax.cumsum(manipulation.counts_of(offsets, extent - count))
+    shift = manipulation.passed_by(offsets, extent - count)
     return manipulation.take_slices(arr, shaping.iota(dtypes.int32, extent - count) + shift, axis=axis)
 
 

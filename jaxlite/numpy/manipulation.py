@@ -521,6 +521,19 @@ def counts_of(positions, total: int):
     return lax.slice_in_dim(counts, 0, total)
 
 
+_FEW = 16  # so many comparisons for each place take less time than a running total
+
+
+def passed_by(positions, total: int):
+    """How many of some positions are not after each of 0, ..., total - 1."""
+    count = aval_of(positions).size
+    if count > _FEW:
+        return lax.cumsum(counts_of(positions, total))
+    row, column = (shaping.broadcasted_iota(dtypes.int32, (count, total), 1),
+                   shaping.broadcast_in_dim(positions, (count, total), (0,)))
+    return lax.reduce_sum(shaping.convert(lax.le(column, row), dtypes.int32, False), (0,))
+
+
 @api
 def _repeat_traced(a, repeats, axis: int, total: int):
     a = as_array(a)
@@ -531,7 +544,7 @@ def _repeat_traced(a, repeats, axis: int, total: int):
     counts = _broadcast_to(shaping.reshape(counts, (counts.size,)), shape=(extent,))
     # An element begins where all before it end, so each place belongs to the element whose number is that of the
     # ends up to there.
-    return take_slices(a, lax.cumsum(counts_of(lax.cumsum(counts), total)), axis=axis)
+    return take_slices(a, passed_by(lax.cumsum(counts), total), axis=axis)
 
 
 def roll(a, shift, axis: int | Sequence[int] | None = None):

@@ -230,6 +230,10 @@ def test_insert_and_delete_at_traced_positions():
     delete = jax.jit(lambda i: jnp.delete(V, i, assume_unique_indices=True))
     for places in ([0, 1], [5, 0], [-1, 2], [4, 3]):
         same(delete(np.array(places)), np.delete(V, places))
+    long, many = np.arange(50), np.array([*range(0, 40, 2), -1])  # of many positions a running total tells
+    same(jax.jit(lambda i: jnp.delete(long, i, assume_unique_indices=True))(many), np.delete(long, many))
+    same(jax.jit(lambda counts: jnp.repeat(long, counts, total_repeat_length=80))(np.arange(50) % 3)[:49],
+         np.repeat(long, np.arange(50) % 3)[:49])
     with pytest.raises(jax.errors.ConcretizationTypeError):
         jax.jit(lambda i: jnp.delete(V, i))(np.array([1, 2]))
 

@@ -303,7 +303,7 @@ def debug_callback(callback: Callable[..., Any] | None = None, *args, ordered: b
       callback: a function whose result is not used. Without it, a function is returned that takes it and its arguments.
       args, kwargs: its arguments: pytrees of arrays, and of other objects, which are passed on as they are.
       ordered: whether it is called in the order of the program with respect to other ordered callbacks.
-      partitioned: whether to call it for each part of arrays that are spread over devices; there is one device.
+      partitioned: whether to call it on each device, with the parts of arrays that are there, and not once.
     Raises: TypeError if `callback` cannot be called. What the callback raises comes out of traced functions as
       JaxRuntimeError, at the call or when its effects are waited for.
 

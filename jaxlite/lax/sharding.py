@@ -120,7 +120,8 @@ class _Inspection:
         if mesh is None:
             self.callback(single_device_sharding(default_device()))
             return
-        spec = shardings.spec_of(found, mesh, self.ndim)
+        # In a `shard_map` along all axes of the mesh, a part is whole.
+        spec = shardings.P() if found.is_manual() else shardings.spec_of(found, mesh, self.ndim)
         self.callback(xla.GSPMDSharding(mesh._internal_device_list, found) if spec is None
                       else shardings.NamedSharding(mesh, spec))
 

@@ -15,15 +15,19 @@ def _callback(ctx: Any, *operands: Any, **params: Any) -> list[Any]:
     name, ordered = ctx.eqn.primitive.name, is_ordered(ctx.eqn)
     function = HOST_FUNCTIONS[name](ctx.avals_in, params)
     results, token = emit_callback(ctx, name, function, ctx.token if ordered else None, operands, ctx.avals_in, ctx.avals_out,
-                                   bool(ctx.eqn.effects))
+                                   bool(ctx.eqn.effects), params.get("partitioned", False))
     if ordered:
         ctx.token = token
     return results
 
 
 def emit_callback(ctx: Any, name: str, function: Callable[..., Any], token: Any, operands: Sequence[Any],
-                  avals_in: Sequence[Any], avals_out: Sequence[Any], has_side_effect: bool) -> tuple[list[Any], Any]:
-    """The call of a Python function of NumPy arrays; gives the results, and the token after it if there is one before."""
+                  avals_in: Sequence[Any], avals_out: Sequence[Any], has_side_effect: bool,
+                  partitioned: bool = False) -> tuple[list[Any], Any]:
+    """The call of a Python function of NumPy arrays; gives the results, and the token after it if there is one before.
+
+    With several devices it is called on one, or if it is `partitioned` on each with the part of the operands that is there.
+    """
     if ctx.platform not in ("cpu", "gpu"):
         raise LoweringError(f"{name} runs on CPU and GPU; this program is for the platform {ctx.platform!r}")
     if ctx.in_computation:  # XLA would end the process
@@ -38,9 +42,10 @@ def emit_callback(ctx: Any, name: str, function: Callable[..., Any], token: Any,
         layouts_in, layouts_out = [_no_axes, *layouts_in], [_no_axes, *layouts_out]
     meshes = ctx.builder.meshes
     place = {} if meshes is None or meshes.is_manual else {"sdy.sharding": meshes.on_one_device(len(types))}
+    kind = "partitioned_python" if place and partitioned and not ordered else "python"
     attributes = {
         **place,
-        "call_target_name": ctx.string(f"xla_ffi_python_{ctx.platform}_callback"), "api_version": ctx.i32(4),
+        "call_target_name": ctx.string(f"xla_ffi_{kind}_{ctx.platform}_callback"), "api_version": ctx.i32(4),
         "has_side_effect": ctx.flag(has_side_effect),
         "backend_config": ctx.attribute(f"{{index = {len(functions) - 1} : ui64}}"),
         "operand_layouts": ctx.attribute(f"[{', '.join(layouts_in)}]"),

@@ -37,12 +37,12 @@ def _shard_map(ctx: Any, *operands: Any, jaxpr: Any, mesh: Any, in_specs: Any, o
     if ctx.in_computation:
         raise LoweringError("shard_map cannot run inside the function of a reduction, a scatter or the like")
     program = jaxpr.jaxpr
-    if is_ordered(program):
-        raise LoweringError("ordered effects are not supported for more than 1 device: a callback with ordered=True inside "
-                            "shard_map")
     if len(meshes.devices or ()) == 1:  # XLA does not partition for one
         with meshes.manual(mesh, newly_manual_axes):
             return ctx.inline(program, operands)
+    if is_ordered(program):
+        raise LoweringError("ordered effects are not supported for more than 1 device: a callback with ordered=True inside "
+                            "shard_map")
     pending = not meshes.is_manual and any(spec.unreduced for spec in (*in_specs, *out_specs))
     if pending:  # Shardy wants a constraint between what is summed and what is not
         operands = tuple([_held(ctx, x, spec, mesh, aval) for x, spec, aval in zip(operands, in_specs, ctx.avals_in)])

@@ -255,6 +255,9 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         np.testing.assert_allclose(program(SPREAD), np.sin(X), rtol=1e-5)
         jax.effects_barrier()
         assert seen == [(8, 8)] and capsys.readouterr().out == "sum 0.0\n"
+        jax.jit(lambda x: jax.debug.callback(host, x, partitioned=True))(jax.device_put(X, on("x", "y")))
+        jax.effects_barrier()
+        assert seen[1:] == [(8 // MESH.shape["x"], 8 // MESH.shape["y"])] * 8
 
     def test_what_xla_chose_is_shown(capsys):
         def fun(x):
@@ -265,6 +268,8 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         jax.jit(fun)(SPREAD)
         jax.jit(jax.grad(fun))(SPREAD)
         assert capsys.readouterr().out == "P('x',)\nP('x',)\n"
+        jax.jit(jax.shard_map(fun, mesh=MESH, in_specs=P("x", "y"), out_specs=P(), check_vma=False))(X)
+        assert capsys.readouterr().out == "P()\n"
         jax.debug.visualize_array_sharding(jax.device_put(X[0], on("y")))
         assert capsys.readouterr().out.splitlines()[1] == "│" + "│".join(f"  CPU {i},{i + 4}  " for i in range(4)) + "│"
 

@@ -73,6 +73,10 @@ def test_arguments_and_results():
     assert first[0].tolist() == [0, 2, 4] and first[1].tolist() == [2]
     assert jax.grad(lambda x: jax.pmap(lambda x: x ** 2)(x).sum())(X).tolist() == [[0, 2, 4]]
     assert "sine" in jax.pmap(jnp.sin).lower(X).as_text()
+    seen = []
+    jax.pmap(lambda x: [jax.debug.callback(seen.append, x[place], ordered=True) for place in (1, 2)])(X)
+    jax.effects_barrier()
+    assert seen == [1, 2]
     scaled = jax.pmap(lambda x, y: {"a": x * y}, in_axes=(0, None), out_axes=-1)
     compiled = scaled.lower(jax.ShapeDtypeStruct(X.shape, X.dtype), jax.typeof(2.0)).compile()
     np.testing.assert_allclose(compiled(X, 2.0)["a"], 2 * np.moveaxis(X, 0, -1))

@@ -94,7 +94,7 @@ def _differ(one: Sequence[Any], other: Sequence[Any]) -> Any:
 def emit_pipeline(body: Callable[..., None], *, grid: Sequence[Any], in_specs: Any = (), out_specs: Any = (),
                   tiling: Any = None, core_axis: Any = None, core_axis_name: str | None = None,
                   dimension_semantics: Sequence[Any] | None = None, trace_scopes: bool = True,
-                  no_pipelining: bool = False) -> Callable[..., None]:
+                  no_pipelining: bool = False, output_wait_read_only: bool = False) -> Callable[..., None]:
     """A function of Refs that runs `body` for each step of a grid, on blocks in fast memory.
 
     Args:
@@ -103,7 +103,7 @@ def emit_pipeline(body: Callable[..., None], *, grid: Sequence[Any], in_specs: A
       in_specs, out_specs: trees of `BlockSpec` for the Refs.
       core_axis_name: the axis of cores that share the steps along `core_axis`, or along the first axis that
         `dimension_semantics` calls parallel.
-      tiling, trace_scopes, no_pipelining: accepted.
+      tiling, trace_scopes, no_pipelining, output_wait_read_only: accepted.
     Returns: a function of Refs to whole arrays, inputs first, and of `scratches` that the body gets last.
     """
     grid = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)

@@ -156,6 +156,7 @@ class Buffered:
     buffer_count: int
     use_lookahead: bool = False
     revisit: RevisitMode | None = None
+    prefetched_count: int = 0
 
 
 class _NoBlockSpec:
@@ -236,6 +237,7 @@ class InterpretParams:
     """
 
     detect_races: bool = False
+    on_race: str = "raise"
     out_of_bounds_reads: str = "raise"
     skip_floating_point_ops: bool = False
     uninitialized_memory: str = "nan"

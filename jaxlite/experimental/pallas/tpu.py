@@ -92,6 +92,7 @@ class CompilerParams(_specs.CompilerParams):
     use_tc_tiling_on_sc: bool | None = None
     needs_layout_passes: bool = True
     fuse_transposed_lhs_in_matmul: bool = False
+    opt_level: Any = None
 
     def __post_init__(self) -> None:
         for name in ("dimension_semantics", "allow_input_fusion"):

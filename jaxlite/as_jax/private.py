@@ -122,7 +122,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("jaxlite.core.filtering", "api_boundary=boundary filter_traceback=_filtered UnfilteredStackTrace"),
     ],
     "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("jaxlite.as_jax.trees", "prefix_errors"),
-                  ("typing", "BuiltInKeyEntry=Any Leaf=Any"),  # spectrax
+                  ("typing", "BuiltInKeyEntry=Any"),
                   ("jaxlite.tree_util", "*")],  # flax; haliax
     "typing": [("collections.abc", "Shape=Sequence"), ("numpy", "DType=dtype"), ("jaxlite.typing", "*")],  # furax; jaxctx
     "util": [("jaxlite.as_jax.util", "*")],  # JAX's docs

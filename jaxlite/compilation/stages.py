@@ -130,7 +130,8 @@ class _Stage:
             shardings = [aval.sharding if getattr(aval, "layout", None) is not None else None for aval in avals]
         return self.out_tree.unflatten(
             aval if aval.is_high else
-            ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type and self._tells_weak_types)
+            ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type and self._tells_weak_types,
+                             manual_axis_type=aval.manual_axis_type if config.check_vma.value else None)
             for aval, sharding in zip(avals, shardings or [None] * len(avals), strict=True))
 
 

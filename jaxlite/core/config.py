@@ -524,7 +524,10 @@ class Configuration:
         return state.value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self.update(name, value)
+        if callable(getattr(type(self), name, None)):  # libraries put a function of their own in the place of a method
+            object.__setattr__(self, name, value)
+        else:
+            self.update(name, value)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.values})

@@ -27,8 +27,8 @@ class ShapeDtypeStruct:
       sharding: where the array lives: None, a sharding, a `PartitionSpec` over the mesh of `set_mesh`, or a `Format`, which
         says the order of its elements in memory too.
       weak_type: whether the dtype yields in promotion, as that of a Python scalar does.
-      manual_axis_type: for results of Pallas kernels in `shard_map`: along which mesh axes they vary; by default, along which
-        the operands do.
+      manual_axis_type: in `shard_map`, along which mesh axes the array varies; for results of Pallas kernels, by default those
+        along which the operands do.
       is_ref: whether it is the type of a `Ref`, whose value is such an array.
     Raises: ValueError without a dtype, TypeError for a dtype that does not exist.
 
@@ -160,6 +160,7 @@ def abstract(value: Any) -> Any:
     sharding = getattr(value, "sharding", None)
     aval = ShapedArray(shape, dtype, bool(getattr(value, "weak_type", False)),
                        sharding=sharding if type(sharding) is xla.NamedSharding else None,
+                       vma=getattr(getattr(value, "manual_axis_type", None), "varying", None),
                        memory_space=space_of_kind(getattr(sharding, "memory_kind", None)))
     if not getattr(value, "is_ref", False):
         return aval

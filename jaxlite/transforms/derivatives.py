@@ -12,11 +12,12 @@ from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import check_callable
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import config, dtypes, source
-from jaxlite.core.aval import AbstractRef, ShapedArray, high_types, typematch
+from jaxlite.core.aval import AbstractRef, high_types, typematch
 from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
+from jaxlite.core.shape_dtype import abstract
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import ref_methods
 from jaxlite.core.tree import (
@@ -591,7 +592,7 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
       primals: arguments, or things with a shape and a dtype; only their types matter.
     """
     leaves, tree = tree_flatten(primals)
-    avals = [_type_of(leaf) for leaf in leaves]
+    avals = [abstract(leaf) for leaf in leaves]
     flat = _Flat(fun, tree, _debug("linear_transpose", fun))
     jaxpr, consts = trace_to_jaxpr(flat, avals, flat.debug)
     out_avals: list[Any] = [var.aval for var in jaxpr.outvars]
@@ -619,11 +620,5 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
         return tree_unflatten(tree, map(_as_output, found))
 
     return Partial(transposed, values)  # so that a transformed function may give it
-
-
-def _type_of(leaf: Any) -> Any:
-    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
-        return ShapedArray(tuple(leaf.shape), dtypes.canonicalize_dtype(leaf.dtype), getattr(leaf, "weak_type", False))
-    return aval_of(leaf)
 
 

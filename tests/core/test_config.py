@@ -145,6 +145,15 @@ def test_the_options_are_attributes_that_completion_shows():
         assert jax.config.jax_enable_x64
 
 
+def test_a_library_may_put_a_function_in_the_place_of_a_method(monkeypatch):
+    update = jax.config.update
+    monkeypatch.setattr(jax.config, "update", lambda name, value: None if name == "jax_of_old" else update(name, value))
+    jax.config.update("jax_of_old", 1)
+    with pytest.raises(AttributeError, match="jax_of_new"):
+        jax.config.update("jax_of_new", 1)
+    jax.config.jax_enable_x64 = jax.config.jax_enable_x64  # still one of the options
+
+
 def test_a_context_manager_may_be_entered_within_itself_by_hand_and_decorate():
     context = jax.enable_x64(True)
     with context:

@@ -443,6 +443,19 @@ if (test_on_eight_devices := own_process(__file__)) is None:
                                        jax.grad(lambda x: 3.0)(x), jnp.zeros(x.shape))) == [
             "float32[2,4]{V:x}", "float32[3]{V:x}", "int32[2,4]{V:x}", "float32[2,4]{V:x}", "float32[2,4]"]
 
+    def test_described_values_vary_as_those_that_they_describe():
+        def fun(x):
+            like, same = jax.eval_shape(lambda x: (2 * x, jnp.ones(3)), x)
+            assert same.manual_axis_type.varying == frozenset() and like.update(dtype=int).manual_axis_type.varying == {"x"}
+            total = lax.fori_loop(0, 2, lambda i, total: total + x.sum(), jnp.zeros_like(like, shape=()))
+            return (jnp.ones_like(like), jnp.full_like(like, 2, int), lax.full_like(same, 1), total,
+                    *jax.linear_transpose(lambda y: y * 2, like)(x), jax.make_jaxpr(lambda a, b: a[0, :3] + b)(like, same).jaxpr
+                    .outvars[0].aval.update(shape=(5,)).manual_axis_type.varying and x)
+
+        assert types_inside(fun) == ["float32[2,4]{V:x}", "int32[2,4]{V:x}", "float32[3]", "float32[]{V:x}",
+                                     "float32[2,4]{V:x}", "float32[2,4]{V:x}"]
+        assert jax.eval_shape(jnp.sin, X).manual_axis_type is None
+
     def test_a_barrier_leaves_what_is_the_same_everywhere_as_it_is():
         fun = over(lambda x, w: lax.optimization_barrier((x * 2, w + 1)), (P("x"), P()), (P("x"), P()))
         close(jax.jit(fun)(X, W), (X * 2, W + 1))

@@ -219,8 +219,9 @@ def _common(avals: Sequence[Any], adjust: Callable[[Any, bool], tuple[Any, bool]
 
 def promote_dtypes(*args) -> list[Any]:
     """The arguments converted to the one dtype that promotion gives them."""
-    dtype, weak = _common([aval_of(arg) for arg in args], _standard)
-    return [_apply(arg, dtype, weak, None, ()) for arg in args]
+    arrays = unwrapped(args)
+    dtype, weak = _common([aval_of(arg) for arg in arrays], _standard)
+    return [_apply(arg, dtype, weak, None, ()) for arg in arrays]
 
 
 def common_type(*args) -> tuple[Any, bool]:
@@ -230,14 +231,16 @@ def common_type(*args) -> tuple[Any, bool]:
 
 def promote_dtypes_inexact(*args) -> list[Any]:
     """Like `promote_dtypes`, but integers and booleans become floating."""
-    dtype, weak = _common([aval_of(arg) for arg in args], _inexact)
-    return [shaping.convert(arg, dtype, weak) for arg in args]
+    arrays = unwrapped(args)
+    dtype, weak = _common([aval_of(arg) for arg in arrays], _inexact)
+    return [shaping.convert(arg, dtype, weak) for arg in arrays]
 
 
 def promote_dtypes_complex(*args) -> list[Any]:
     """Like `promote_dtypes`, but real numbers become complex."""
-    dtype, weak = _common([aval_of(arg) for arg in args], lambda dtype, weak: (dtypes.to_complex_dtype(dtype), weak))
-    return [shaping.convert(arg, dtype, weak) for arg in args]
+    arrays = unwrapped(args)
+    dtype, weak = _common([aval_of(arg) for arg in arrays], lambda dtype, weak: (dtypes.to_complex_dtype(dtype), weak))
+    return [shaping.convert(arg, dtype, weak) for arg in arrays]
 
 
 # Promotion depends on types alone, so what to do with each argument is worked out once for every combination of

@@ -102,11 +102,12 @@ def host_value(name: str, a) -> np.ndarray:
 
     Raises: ConcretizationTypeError for a traced one.
     """
+    if not isinstance(a, Tracer) and hasattr(a, "__jax_array__"):
+        a = a.__jax_array__()
     if isinstance(a, Tracer) and isinstance(a := a.known(), Tracer):
         raise ConcretizationTypeError(a, f"pass the size argument to jnp.{name}: the size of its result depends on "
                                          "data, unless it is given")
-    return arrays.host_value(a) if type(a) is ArrayImpl else np.asarray(a.__jax_array__() if hasattr(
-        a, "__jax_array__") else a)
+    return arrays.host_value(a) if type(a) is ArrayImpl else np.asarray(a)
 
 
 def put_beside(value: np.ndarray, like, weak_type: bool = False):

@@ -20,7 +20,7 @@ from jaxlite.core.tracing import Tracer, set_trace, state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import indexing, manipulation, searching
-from jaxlite.numpy.api import api, as_array, as_arrays, broadcasts_inside, check_arrays, promote_dtypes, scalar
+from jaxlite.numpy.api import api, as_array, as_arrays, broadcasts_inside, check_arrays, promote_dtypes, scalar, unwrapped
 from jaxlite.traces.eager import eager_trace
 
 
@@ -35,7 +35,7 @@ def _sized(name: str, size, longest: int, call: Callable[[int], tuple[Any, ...]]
         if size < 0:
             raise TypeError(f"{name}: size must not be negative, got {size}")
         return list(call(size)[1:])
-    traced = [array for array in arrays if isinstance(array, Tracer)]
+    traced = [array for array in unwrapped(arrays) if isinstance(array, Tracer)]
     for array in traced:
         if isinstance(array.known(), Tracer):
             raise ConcretizationTypeError(array, f"pass the size argument to jnp.{name}: the size of its result "

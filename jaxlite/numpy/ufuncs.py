@@ -577,7 +577,8 @@ def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan: builtins.bool = False):
 
     Infinities are close to themselves alone; NaN is close to NaN if `equal_nan`, which is static.
     """
-    if isinstance(dtypes.dtype(a), dtypes.ExtendedDType):  # keys, say: they are equal or not
+    check_arrays("isclose", a, b)
+    if isinstance(dtype_of(a), dtypes.ExtendedDType):  # keys, say: they are equal or not
         return equal(a, b)
     x, y = promote_inexact("isclose", a, b)
     check_arrays("isclose", rtol, atol)

@@ -156,6 +156,27 @@ def test_objects_that_stand_for_arrays():
     assert jnp.stack([Thing(), Thing()]).shape == (2, 2) and jnp.add(Thing(), 1).tolist() == [2, 2]
     assert jax.ShapeDtypeStruct.like(Thing()) == jax.ShapeDtypeStruct((2,), np.float32)
 
+    @jax.tree_util.register_pytree_node_class
+    class Node:
+        def __init__(self, x):
+            self.x = x
+
+        tree_flatten = lambda self: ((self.x,), None)
+        tree_unflatten = classmethod(lambda cls, _, children: cls(*children))
+        __jax_array__ = lambda self: self.x
+
+    x = jnp.array([[2.0, 1.0], [1.0, 3.0]])
+    functions = [lambda a: jnp.allclose(a, x), lambda a: jnp.isclose(a, x), jnp.cov, jnp.linalg.norm, jnp.linalg.det,
+                 lambda a: (*jnp.linalg.slogdet(a),), lambda a: jnp.unique(a, size=4), jnp.nonzero, jnp.unique]
+    for fun in functions:
+        for got, want in zip(jax.tree.leaves(fun(Node(x))), jax.tree.leaves(fun(x)), strict=True):
+            assert np.array_equal(got, want)
+    close = jax.jit(lambda node: [fun(node) for fun in functions[:-2]])(Node(x))
+    assert all(jax.tree.leaves(jax.tree.map(np.allclose, close, [fun(x) for fun in functions[:-2]])))
+    for fun in functions[-2:]:
+        with pytest.raises(jax.errors.ConcretizationTypeError, match="pass the size argument"):
+            jax.jit(fun)(Node(x))
+
 
 def test_bfloat16_in_files(tmp_path):
     jnp.save(tmp_path / "x.npy", jnp.ones(2, jnp.bfloat16))

@@ -336,8 +336,8 @@ def _in_order(eqn: JaxprEqn) -> dict[str, Any]:
 def _sites_of(eqn: JaxprEqn, enabled: frozenset[Any]) -> list[Site]:
     name = eqn.primitive.name
     if eqn.primitive is check_p:
-        return [site for site in eqn.params["sites"]] if FailedCheckError in enabled or any(
-            _KINDS[site.kind] in enabled for site in eqn.params["sites"]) else []
+        sites = list(eqn.params["sites"])
+        return sites if any(_KINDS[site.kind] in enabled for site in sites) else []
     sites = []
     if OOBError in enabled and name in _INDEXED:
         shape = getattr(eqn.invars[0].aval, "shape", ())

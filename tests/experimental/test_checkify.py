@@ -71,6 +71,8 @@ def test_only_what_was_asked_for_is_looked_at():
     assert first_line(jax.grad(jnp.sqrt), 0.0, errors=checkify.div_checks) == ZERO
     with pytest.raises(ValueError, match="sets of checks"):
         checkify.checkify(f, errors={ValueError})
+    handed_on = lambda x: checkify.check_error(checkify.checkify(jnp.log, errors=checkify.nan_checks)(x)[0])
+    assert [first_line(handed_on, -1.0, errors=errors) for errors in (checkify.nan_checks, checkify.user_checks)] == [NAN, None]
     ruled = jax.custom_vjp(positive)
     ruled.defvjp(lambda x: (x, None), lambda _, ct: (ct,))
     for f in (jax.jit(positive), jax.checkpoint(positive), ruled, lambda x: lax.cond(x < 0, positive, jnp.sin, x)):

@@ -147,6 +147,7 @@ def test_sparsify():
 def test_what_has_no_elements_and_what_does_not_fit():
     check(sparse.empty((3, 4)).sum_duplicates(nse=2), np.zeros((3, 4)))
     check(BCOO.fromdense(D) * BCOO.fromdense(D[0]), D * D[0])
+    check(sparse.sparsify(lambda a, b: a * b)(BCOO.fromdense(E), BCOO.fromdense(E[0])), E * E[0])
     check(sparse.random_bcoo(jax.random.key(0), (3, 4), n_batch=1, n_dense=1).todense() > 0, np.ones((3, 4)))
     product = dict(dimension_numbers=(((1,), (1,)), ((), ())), preferred_element_type=float)
     check(sparse.bcoo_dot_general(BCOO.fromdense(D), D, **product), D @ D.T)
@@ -157,6 +158,7 @@ def test_what_has_no_elements_and_what_does_not_fit():
     for error, call in [
             (TypeError, lambda: sparse.bcoo_dot_general(BCOO.fromdense(D), D, **wrong)),
             (TypeError, lambda: sparse.bcoo_concatenate([BCOO.fromdense(D)], dimension=2)),
+            (TypeError, lambda: sparse.bcoo_multiply_sparse(BCOO.fromdense(D), BCOO.fromdense(D[0]))),
             (ValueError, lambda: sparse.BCSR.fromdense(D[0])), (ValueError, lambda: sparse.empty((), sparse_format="bcsr")),
             (ValueError, lambda: sparse.BCSR((jnp.ones((2, 3)), jnp.array([0, 1]), jnp.array([0, 1, 2])), shape=(2, 4))),
             (ValueError, lambda: sparse.random_bcoo(jax.random.key(0), (3, 4), nse=13)),

@@ -840,9 +840,10 @@ def bcoo_multiply_dense(sp_mat: BCOO, v):
 
 
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
-    """The product of two sparse arrays, element by element: at the places of the first one."""
-    if lhs.shape != rhs.shape:
-        raise ValueError(f"bcoo_multiply_sparse: the shapes differ, {lhs.shape} and {rhs.shape}")
+    """The product of two sparse arrays, element by element: at the places of the first one. Axes of size 1 are repeated."""
+    if lhs.ndim != rhs.ndim:
+        raise TypeError(f"bcoo_multiply_sparse: arrays must have the same number of axes, got {lhs.shape}, {rhs.shape}")
+    lhs, rhs = (_broadcast(mat, np.broadcast_shapes(lhs.shape, rhs.shape)) for mat in (lhs, rhs))
     if lhs.n_batch or rhs.n_batch or lhs.n_dense != rhs.n_dense:
         lhs, rhs = _flat(lhs), _flat(rhs)
     inside = rhs.indices < jnp.array(_parts(rhs)[1], rhs.indices.dtype)

@@ -8,6 +8,7 @@ import gc
 import inspect
 import os
 import pickle
+import platform
 import re
 import subprocess
 import sys
@@ -919,6 +920,20 @@ def test_compiler_options():
         jit(double, compiler_options={"not_there": 1})(ones(2))
     with pytest.raises(TypeError, match="xla_dump_to"):
         jit(double, compiler_options={"xla_dump_to": ["a"]})
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about glibc's memory")
+def test_the_memory_of_a_freed_array_is_kept_for_the_next():
+    place = run_python("""if True:
+        import jaxlite, numpy as np
+        jaxlite.devices()
+        block = np.empty(8 << 20, np.uint8)  # from the library that XLA asks, too
+        for line in open("/proc/self/maps"):
+            start, end = (int(bound, 16) for bound in line.split()[0].split("-"))
+            if start <= block.ctypes.data < end:
+                print(line.split()[-1])
+        """)
+    assert place == "[heap]\n"  # and not a mapping of its own, which is given back
 
 
 def test_making_a_jitted_function_is_cheap():

@@ -115,7 +115,7 @@ def as_device(spec: Any) -> Any:
             return spec._device
         devices = shardings().devices_of(spec)
         if len(devices) != 1:
-            raise ValueError(f"expected one device, {spec} is over {len(devices)}")
+            raise ValueError(f"expected a singular device, {spec} is over {len(devices)}")
         return devices[0]
     return spec
 

@@ -341,9 +341,9 @@ def from_dlpack(x, /, *, device=None, copy: bool | None = None):
     where = owner = next((each for each in devices if kind != 1 and each.local_hardware_id == number), devices[0])
     if device is not None:
         where = placement.as_device(device)
+    if where != owner and copy is False:
+        raise ValueError(f"from_dlpack: copy=False, but the array is on {owner}: to have it on {where} requires a copy")
     if where.platform != owner.platform:
-        if copy is False:
-            raise ValueError(f"from_dlpack: copy=False, but the array is on {owner}, so that it has to be copied to {where}")
         return placement.put(from_dlpack(x, device=owner), where)
     found = xla.from_dlpack(x, where, copy)
     converted = shaping.convert(found, dtypes.canonicalize_dtype(aval_of(found).dtype), False)

@@ -57,6 +57,17 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         with pytest.raises(ValueError, match="cannot overlap"):
             P("x", unreduced={"x"})
 
+    def test_memory_that_another_device_has():
+        first, second = jax.devices()[:2]
+        x = jax.device_put(jnp.arange(4.0), first)
+        assert jnp.from_dlpack(x, device=second).devices() == {second}
+        assert jnp.from_dlpack(x, device=first, copy=False).unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+        for source in (x, np.zeros(4, np.float32)):
+            with pytest.raises(ValueError, match="requires a copy"):
+                jnp.from_dlpack(source, device=second, copy=False)
+        with pytest.raises(ValueError, match="singular device"):
+            jnp.from_dlpack(x, device=on())
+
     def test_copies_of_results_on_a_mesh_of_one_device():
         """Such a result is its own shard, which once made copying endless."""
         mesh = Mesh(np.array(jax.devices()[:1]), ("x",))

@@ -18,7 +18,8 @@ def _places(bitorder: str):
     """By how much each of the eight bits of a byte is shifted, in the order in which they are listed."""
     if bitorder not in ("big", "little"):
         raise ValueError("'order' must be either 'little' or 'big'")
-    return np.arange(8, dtype=np.uint8)[:: -1 if bitorder == "big" else 1]
+    places = shaping.iota(dtypes.uint8, 8)
+    return lax.sub(np.uint8(7), places) if bitorder == "big" else places
 
 
 def _one_axis(a, axis: int | None) -> tuple[Any, int, int]:
@@ -53,13 +54,14 @@ def unpackbits(a, axis: int | None = None, count: int | None = None, bitorder: s
     a = as_arrays("unpackbits", a)
     if a.dtype != dtypes.uint8:
         raise TypeError("Expected an input array of unsigned byte data type")
-    weights = _places(bitorder)
+    places = _places(bitorder)
     a, axis, rank = _one_axis(a, axis)
     sizes = aval_of(a).shape
     wide = shaping.broadcast_in_dim(a, (*sizes[:axis + 1], 8, *sizes[axis + 1:]),
                                     [each + (each > axis) for each in range(rank)])
-    shifted = lax.shift_right_logical(wide, shaping.broadcast_in_dim(weights, wide.shape, (axis + 1,)))
-    bits = shifted & 1
+    masks = lax.shift_left(np.uint8(1), places)  # of a place, not of an element: processors do not shift single bytes
+    masks = shaping.broadcast_in_dim(masks, wide.shape, (axis + 1,))
+    bits = shaping.convert(lax.ne(wide & masks, shaping.full_like(masks, 0)), dtypes.uint8, False)
     bits = shaping.reshape(bits, (*sizes[:axis], sizes[axis] * 8, *sizes[axis + 1:]))
     if count is None:
         return bits

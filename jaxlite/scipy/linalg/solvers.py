@@ -15,6 +15,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.numpy.api import api, is_complex, promote_dtypes_inexact
+from jaxlite.numpy.linalg import solve_for_columns
 from jaxlite.scipy.linalg.factorizations import adjoint, as_complex, cholesky, matrices
 
 
@@ -33,8 +34,11 @@ def _solve_by(name: str, solve: Callable[[Any, Any], Any], a, b):
     if not right or b.shape[-2] != left[-1]:
         raise ValueError(f"{name}: inconsistent sizes: matrices of shape {left} need right sides (..., {left[-1]}) or "
                          f"(..., {left[-1]}, k), got shape {right}")
-    batch = jnp.broadcast_shapes(left[:-2], b.shape[:-2])
-    x = solve(jnp.broadcast_to(a, (*batch, *left[-2:])), jnp.broadcast_to(b, (*batch, *b.shape[-2:])))
+    if len(left) == 2 and b.ndim > 2:
+        x = solve_for_columns(lambda columns: solve(a, columns), b)
+    else:
+        batch = jnp.broadcast_shapes(left[:-2], b.shape[:-2])
+        x = solve(jnp.broadcast_to(a, (*batch, *left[-2:])), jnp.broadcast_to(b, (*batch, *b.shape[-2:])))
     return x[..., 0] if is_vector else x
 
 

@@ -11,6 +11,7 @@ import numpy as np
 # Name of the reduction -> the StableHLO operation that combines two values.
 COMBINERS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
              "xor": "xor"}  # fmt: skip
+RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")  # the primitives of running totals
 LONGEST_WINDOW = 16  # elements along an axis up to which running totals are windows for the CPU, and not a loop
 
 

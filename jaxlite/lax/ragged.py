@@ -133,7 +133,7 @@ def _ragged_dot_general(lhs, rhs, sizes, *, ragged_dot_dimension_numbers, precis
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = numbers.dot_dimension_numbers
     lhs_contract, lhs_batch = (tuple([axis + 1 for axis in axes]) for axes in (lhs_contract, lhs_batch))
     if kind == "row":  # each row is of one group: adding up over the groups picks it
-        contract = (*lhs_contract, 0), (*rhs_contract, numbers.rhs_group_dimensions[0])
+        contract = (0, *lhs_contract), (numbers.rhs_group_dimensions[0], *rhs_contract)  # in the order in which rhs lies
         return dot_general(each, rhs, (contract, (lhs_batch, rhs_batch)), precision, preferred_element_type)
     repeated = shaping.broadcast_in_dim(rhs, (count, *rhs.shape), range(1, rhs.ndim + 1))
     rhs_contract, rhs_batch = (tuple([axis + 1 for axis in axes]) for axes in (rhs_contract, rhs_batch))

@@ -247,20 +247,11 @@ def _solve(a, b):
     factors, _, permutation = lax_linalg.lu(shaping.stop_gradient(a))
     left, right = aval_of(a).shape, aval_of(b).shape
     if len(left) == 2 and len(right) > 2:
-        return solve_for_columns(lambda columns: lax_linalg.lu_solve(a, factors, permutation, columns), b)
+        return parts.solve_for_columns(lambda columns: lax_linalg.lu_solve(a, factors, permutation, columns), b)
     batch = shaping.broadcast_shapes(left[:-2], right[:-2])
     a, factors = (manipulation.broadcast_to(each, (*batch, *left[-2:])) for each in (a, factors))
     permutation = manipulation.broadcast_to(permutation, (*batch, left[-1]))
     return lax_linalg.lu_solve(a, factors, permutation, manipulation.broadcast_to(b, (*batch, *right[-2:])))
-
-
-def solve_for_columns(solve: Callable[[Any], Any], b):
-    """`solve(b)` for one matrix and right sides (..., n, k): all of them are columns of one."""
-    shape, rank = aval_of(b).shape, aval_of(b).ndim
-    rows_first = shaping.transpose(b, (rank - 2, *range(rank - 2), rank - 1))
-    columns = shaping.reshape(rows_first, (shape[-2], math.prod(shape[:-2]) * shape[-1]))
-    x = shaping.reshape(solve(columns), rows_first.shape)
-    return shaping.transpose(x, (*range(1, rank - 1), 0, rank - 1))
 
 
 @api

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any
+
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
@@ -75,3 +79,12 @@ def element(x, i: int, j: int):
 def diagonal_of(x):
     """The diagonal of each matrix, (..., n)."""
     return manipulation.diagonal(x, 0, -2, -1)
+
+
+def solve_for_columns(solve: Callable[[Any], Any], b):
+    """`solve(b)` for one matrix and right sides (..., n, k): all of them are columns of one."""
+    shape, rank = aval_of(b).shape, aval_of(b).ndim
+    rows_first = shaping.transpose(b, (rank - 2, *range(rank - 2), rank - 1))
+    columns = shaping.reshape(rows_first, (shape[-2], math.prod(shape[:-2]) * shape[-1]))
+    x = shaping.reshape(solve(columns), rows_first.shape)
+    return shaping.transpose(x, (*range(1, rank - 1), 0, rank - 1))

@@ -13,6 +13,7 @@ import numpy as np
 from lowering.kernels import triton_math
 from lowering.kernels.triton import RULES, Kernel, Value, load, lowers, pointers, ref_rules, scalar_text, store, type_text
 from lowering.module import LoweringError
+from lowering.monoids import RUNNING
 from lowering.rules import DECOMPOSITIONS
 
 _INT32 = np.dtype(np.int32)
@@ -317,7 +318,7 @@ def _log_add_exp(k: Kernel, x: Value, y: Value) -> Value:
     return k.binary("arith.addf", top, tail)
 
 
-@lowers("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+@lowers(*RUNNING)
 def _cumulative(k: Kernel, eqn: Any, x: Value, *, axis: int, reverse: bool) -> Any:
     name = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}.get(eqn.primitive.name)
     if name is None and x.dtype.itemsize < 4:

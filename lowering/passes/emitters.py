@@ -17,7 +17,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from lowering import xla
-from lowering.monoids import LONGEST_WINDOW
+from lowering.monoids import LONGEST_WINDOW, RUNNING
 from lowering.passes.fusion import FUSIBLE, REDUCTIONS, RUN_COST, WEIGHT, bodies, call_body
 
 _SMALL = 1024  # elements
@@ -34,7 +34,6 @@ _FEW_EQUAL = 4  # kernels that are like others, which the newer generator does n
 _DEPTH = 2  # operands of operands by which kernels are told apart
 _LOOPS = ("while", "scan", "cond")
 _NAME, _MARKED = "jaxlite_program", "jaxlite_small"  # of what `main` was, and of the function that is marked
-_RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 _RANDOM = ("random_seed", "random_bits", "random_split", "random_fold_in", "random_wrap", "random_unwrap")
 _BY_ONE = ("broadcast_in_dim", "mul")  # of nothing but ones, and by ones: the gradients of sums
 _NO_KERNELS = ("reshape", "squeeze", "copy", "stop_gradient", "name", "concatenate", "optimization_barrier")
@@ -145,7 +144,7 @@ def _work(jaxpr: Any, largest: int) -> float:
         elif name in _LOOPS:
             if math.inf in [_work(body, _SMALL) for body in bodies(eqn)]:
                 return math.inf
-        elif name in _RUNNING and not _is_window(eqn) or name in _NO_KERNELS or name in _BY_ONE and (
+        elif name in RUNNING and not _is_window(eqn) or name in _NO_KERNELS or name in _BY_ONE and (
                 name == "mul" and any(are_ones) or eqn.outvars[0] in ones):
             continue
         elif name in _NO_KERNELS_ALL and eqn.invars[0].aval.size == eqn.outvars[0].aval.size:

@@ -17,9 +17,10 @@ SHORT_LOOPS does not do for costly functions in rows of 2 to 7 elements, and in 
 this limit, for a sine of a short row that is computed again for each of many rows (LLVM sees that if it unrolls the row as a
 whole), for cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for
 reductions across rows that the library does not do, for those of pairs (`argmax`) along rows of 9 to 31, for those
-of bfloat16 along rows of 6 to 16, for sums of what costly functions give for a few rows of 15, 20 to 23 or 28 to 31
-elements (the half vector at their end is computed one by one), and for an update of a single position: XLA's loop stores each
-element where it was, and only when it is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
+of bfloat16 along rows of 6 to 16, for running totals of 11 to 16 elements across rows or in loops, for sums of what costly
+functions give for a few rows of 15, 20 to 23 or 28 to 31 elements (the half vector at their end is computed one by one), and
+for an update of a single position: XLA's loop stores each element where it was, and only when it is unrolled does LLVM see that
+it has nothing to do. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from lowering.monoids import LONGEST_WINDOW, RUNNING
 from lowering.passes.dce import live_parts
 from lowering.passes.fusion import COSTLY, ELEMENTWISE, FUSIBLE, LIBRARY_REDUCTION, REDUCTIONS, RUN_COST, bodies, call_body
 
@@ -67,6 +69,7 @@ _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one
 _HALF_VECTORS = (15, *range(20, 24), *range(28, 32))  # elements of a row that leave half a vector of eight over, or more
 _ROUNDED_ROW = range(6, 17)  # elements of a row of bfloat16 that is summed up or multiplied
 _FACTORED_ROW = range(24, 64)  # elements of a row of matrices that a library factors, where turning them takes time beside that
+_WINDOW = range(11, LONGEST_WINDOW + 1)  # elements that a running total adds up anew for each place
 _TILED_ROW = range(17, 32)  # elements of a row that is written several times
 _LITTLE = 1 / 50  # of all operations, which may be slow
 _SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of one of several rows that is a long loop, and the part that a shift adds
@@ -95,8 +98,9 @@ def options(jaxpr: Any) -> tuple[str, ...]:
             in_short_rows += done
         if name in ELEMENTWISE and cost >= _COSTLY:
             costly.add(eqn.outvars[0])
-        if is_across or _reduces_pairs(eqn) or _rounds_steps(eqn) or _sums_half_vectors(eqn, costly) or (
-                name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW) or name == "cholesky" and row in _FACTORED_ROW:
+        if (is_across or _reduces_pairs(eqn) or _slides_across_rows(eqn, in_loop) or _rounds_steps(eqn)
+                or _sums_half_vectors(eqn, costly) or name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW
+                or name == "cholesky" and row in _FACTORED_ROW):
             across_rows += eqn.invars[0].aval.size * turns
         if name == "dot_general":
             in_products += turns * _products(eqn) / _PRODUCTS
@@ -288,6 +292,14 @@ def _reduces_across_rows(eqn: Any, in_loop: bool) -> bool:
         return False
     shape, axes = aval.shape, _reduced_axes(eqn)
     return _last_axis(shape) not in axes and any(shape[axis] > 1 for axis in axes)
+
+
+def _slides_across_rows(eqn: Any, in_loop: bool) -> bool:
+    """Whether it is a running total by a window of some length, along another axis than the last one or in a loop."""
+    if eqn.primitive.name not in RUNNING:
+        return False
+    aval, axis = eqn.invars[0].aval, eqn.params["axis"]
+    return aval.shape[axis] in _WINDOW and (in_loop or axis != _last_axis(aval.shape) and aval.size > _FEW)
 
 
 def _reduces_pairs(eqn: Any) -> bool:

@@ -58,13 +58,16 @@ def repeat(f):
     (lambda x: jax.scipy.sparse.linalg.cg(lambda c: jnp.exp(c) + c, x, maxiter=3)[0], LARGE[:3000].reshape(1000, 3)),
     (lambda x: jnp.log(x).sum(1), LARGE[:2900].reshape(100, 29)),
     (jnp.linalg.cholesky, LARGE[:18000].reshape(20, 30, 30)),
+    (lambda x: jnp.cumsum(x, 0), LARGE[:12000].reshape(12, 1000)),
+    (repeat(lambda c: jnp.cumsum(c, 1)), LARGE[:48].reshape(3, 16)),
 ], ids=["across rows", "columns", "across all rows", "in a branch", "integers",
         "half precision across rows", "across rows in a scan", "one position", "function of a column", "large part",
         "costly, in rows of six", "costly, in rows of four", "rows of two", "inverse functions in rows of ten",
         "selected from two computations, in a scan", "the same, turned", "the sine of a row", "equal rows in a scan",
         "columns times rows in a scan", "positions in rows of sixteen", "complex products", "tiles of short rows",
         "totals of half precision", "complex, in rows of four", "half precision, in rows of six", "costly, and rows gathered",
-        "a line that is shifted again", "in a solver", "costly, summed up in rows with half a vector more", "factored"])
+        "a line that is shifted again", "in a solver", "costly, summed up in rows with half a vector more", "factored",
+        "running totals across rows", "running totals in a scan"])
 def test_programs_that_gain_from_longer_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == ()
 
@@ -101,13 +104,16 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (lambda x: (x + x[0]).reshape(-1), LARGE[:16384].reshape(128, 128)),
     (lambda x: jnp.kron(x, x), LARGE[:400].reshape(20, 20)),
     (jnp.linalg.cholesky, LARGE[:10000].reshape(100, 100)),
+    (lambda x: jnp.cumsum(x, 0), LARGE[:10000].reshape(10, 1000)),
+    (lambda x: jnp.cumsum(x, 1), LARGE[:12000].reshape(1000, 12)),
 ], ids=["rows of eight", "along rows", "few across rows", "the library's", "one column", "all", "positions in longer rows",
         "few", "one position is set", "some positions", "one of few positions", "turned", "half precision",
         "shorter equal rows in a scan", "few sums across rows in a scan", "rows that are summed in a scan",
         "products of a column and a row", "cheap, in rows of five", "few, in rows of three in a scan",
         "turned for a short scan", "only the gradient in a scan", "joined halves", "a row more", "short rows, rotated",
         "costly, in rows of ten", "costly, in rows of twelve", "positions in long columns",
-        "costly, in short rows that are turned", "equal rows, joined", "products of each with each, joined", "factored, large"])
+        "costly, in short rows that are turned", "equal rows, joined", "products of each with each, joined", "factored, large",
+        "running totals of ten across rows", "running totals along rows"])
 def test_other_programs_gain_from_short_ones(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHORT_LOOPS
 

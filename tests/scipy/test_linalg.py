@@ -94,7 +94,8 @@ def test_factors_and_solutions_match_scipy(dtype, rng):
     def run(args):
         found = {name: fun(*args[name]) for name, (fun, _, _) in cases.items()}
         broadcast = [linalg.solve_triangular(args["solve"][0], one), linalg.cho_solve((args["solve"][0], False), one),
-                     linalg.solve_triangular(args["solve"][0], args["solve"][1][0])]
+                     linalg.solve_triangular(args["solve"][0], args["solve"][1][0]),
+                     linalg.solve_triangular(args["solve"][0][0], args["solve"][1])]
         return found, broadcast
 
     found, broadcast = run({name: args for name, (_, _, args) in cases.items()})
@@ -105,6 +106,13 @@ def test_factors_and_solutions_match_scipy(dtype, rng):
     close(broadcast[0], each(oracle.solve_triangular, a, [one, one]), dtype, 500)
     close(broadcast[1], each(lambda a, b: oracle.cho_solve((a, False), b), a, [one, one]), dtype, 500)
     close(broadcast[2], each(oracle.solve_triangular, a, [b[0], b[0]]), dtype, 500)
+    close(broadcast[3], each(oracle.solve_triangular, [a[0], a[0]], b), dtype, 500)
+
+
+def test_right_sides_of_one_triangular_matrix_are_its_columns():
+    jaxpr = jaxlite.make_jaxpr(partial(linalg.solve_triangular, lower=True))(np.eye(3), np.ones((5, 2, 3, 4))).jaxpr
+    (solve,) = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "triangular_solve"]
+    assert [each.aval.shape for each in solve.invars] == [(3, 3), (3, 40)]
 
 
 @pytest.mark.parametrize("name", ["float32", "complex128"])  # the other two take no other way

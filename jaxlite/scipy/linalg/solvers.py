@@ -15,7 +15,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.numpy.api import api, is_complex, promote_dtypes_inexact
-from jaxlite.numpy.linalg import solve_for_columns
+from jaxlite.numpy.matrix_parts import solve_for_columns
 from jaxlite.scipy.linalg.factorizations import adjoint, as_complex, cholesky, matrices
 
 

@@ -19,7 +19,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer, set_trace, state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import indexing, manipulation, searching
+from jaxlite.numpy import indexing, manipulation, searching, sorting
 from jaxlite.numpy.api import api, as_array, as_arrays, broadcasts_inside, check_arrays, promote_dtypes, scalar, unwrapped
 from jaxlite.traces.eager import eager_trace
 
@@ -155,9 +155,8 @@ def _unique(ar, fill_value, axis: int | None, equal_nan: bool, size: int, index:
     order = None
     if rest:
         rows = shaping.reshape(ar, (count, int(np.prod(rest))))
-        columns = [rows[:, each] for each in range(rows.shape[1])]
-        positions = shaping.iota(dtype, count)
-        order = lax.sort((*columns, positions), num_keys=len(columns))[-1] if columns else positions
+        keys = shaping.transpose(shaping.rev(rows, (1,)), (1, 0))  # the last one counts first
+        order = sorting.lexsort(keys) if rows.shape[1] else shaping.iota(dtype, count)
         ordered = indexing.take(ar, order, 0, mode="clip")
     elif index or inverse:
         ordered, order = lax.sort((ar, shaping.iota(dtype, count)), num_keys=1)

@@ -254,6 +254,9 @@ def test_unique_along_an_axis():
     rows = np.array([[1, np.nan], [1, np.nan]])
     assert jnp.unique(rows, axis=0).shape == (1, 2) and jnp.unique(rows, axis=0, equal_nan=False).shape == (2, 2)
     assert jnp.unique(np.zeros((3, 0)), axis=0).shape == (1, 0)
+    long = (np.arange(30)[:, None] * 7919 % 5 >> np.arange(20) % 3) & 1  # longer rows are compared in parts
+    assert_equal(jnp.unique(long, axis=0), np.unique(long, axis=0))
+    assert len(jaxlite.make_jaxpr(lambda x: jnp.unique(x, axis=0, size=3))(np.zeros((8, 300), int)).eqns) < 100
 
 
 def test_unique_fills_up_and_cuts_off():

@@ -32,7 +32,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from lowering.monoids import LONGEST_WINDOW, RUNNING
+from lowering.monoids import RUNNING, slides
 from lowering.passes.dce import live_parts
 from lowering.passes.fusion import COSTLY, ELEMENTWISE, FUSIBLE, LIBRARY_REDUCTION, REDUCTIONS, RUN_COST, bodies, call_body
 
@@ -69,7 +69,7 @@ _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one
 _HALF_VECTORS = (15, *range(20, 24), *range(28, 32))  # elements of a row that leave half a vector of eight over, or more
 _ROUNDED_ROW = range(6, 17)  # elements of a row of bfloat16 that is summed up or multiplied
 _FACTORED_ROW = range(24, 64)  # elements of a row of matrices that a library factors, where turning them takes time beside that
-_WINDOW = range(11, LONGEST_WINDOW + 1)  # elements that a running total adds up anew for each place
+_WINDOW = 11  # elements, at least, that a running total adds up anew for each place
 _TILED_ROW = range(17, 32)  # elements of a row that is written several times
 _LITTLE = 1 / 50  # of all operations, which may be slow
 _SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of one of several rows that is a long loop, and the part that a shift adds
@@ -299,7 +299,9 @@ def _slides_across_rows(eqn: Any, in_loop: bool) -> bool:
     if eqn.primitive.name not in RUNNING:
         return False
     aval, axis = eqn.invars[0].aval, eqn.params["axis"]
-    return aval.shape[axis] in _WINDOW and (in_loop or axis != _last_axis(aval.shape) and aval.size > _FEW)
+    if type(aval.size) is not int or aval.shape[axis] < _WINDOW or not slides(eqn.primitive.name, aval, axis, in_loop):
+        return False
+    return in_loop or axis != _last_axis(aval.shape) and aval.size > _FEW
 
 
 def _reduces_pairs(eqn: Any) -> bool:

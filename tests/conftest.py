@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import functools
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -34,17 +33,18 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit it
 # Most of the time goes into XLA's code generation for tiny programs. Where values are held to a tolerance, code that is
 # generated quickly computes them as well: other loops, without LLVM's optimizations, for the same StableHLO. Folders that are
 # about compiling, and tests marked `own_code`, get the code that users get. With TESTS_OWN_CODE=1, as in `make test-latest`,
-# all do but those about several devices and about rules of derivatives and batches, which no code generation changes.
+# all do but those about rules, gradients and several devices, which no code generation changes: whole files, since what is
+# compiled is forgotten where a test wants other code than the one before it.
 COMPARED_FOLDERS = {"example_libraries", "image", "lax", "nn", "numpy", "ops", "random", "scipy", "state", "transforms"}
 QUICK_FOLDERS = COMPARED_FOLDERS | {"devices", "experimental"}
-ABOUT_RULES = re.compile(r"_(rules|gradients)\.py::|derivative|differentiated|slopes|batch|vmap")
+ABOUT_RULES = ("_rules.py", "_gradients.py")
 
 
 def is_quick(item: pytest.Item, folder: str) -> bool:
     """Whether a test's programs are compiled quickly."""
     if folder not in QUICK_FOLDERS or item.get_closest_marker("own_code") is not None:
         return False
-    return not os.environ.get("TESTS_OWN_CODE") or folder == "devices" or bool(ABOUT_RULES.search(item.nodeid))
+    return not os.environ.get("TESTS_OWN_CODE") or folder == "devices" or item.path.name.endswith(ABOUT_RULES)
 
 
 QUICK_OPTIONS = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": "True"}

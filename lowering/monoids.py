@@ -8,28 +8,19 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from lowering import xla
-
 # Name of the reduction -> the StableHLO operation that combines two values.
 COMBINERS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
              "xor": "xor"}  # fmt: skip
 RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")  # the primitives of running totals
-LONG_RUN = 4096  # elements along an axis from which on running totals are added up in several parts
 LONGEST_WINDOW = 16  # elements along an axis up to which running totals are windows for the CPU, and not a loop
 
 
-def slides(name: str, aval: Any, axis: int, in_loop: bool) -> bool:
+def slides(aval: Any, axis: int) -> bool:
     """Whether running totals along an axis, of known sizes, are windows for the CPU, and not a loop over the elements.
 
-    A window of a few elements is one plain loop nest, better yet over many rows. Of one row in a loop, each operation waits for
-    the one before it, if they are not made side by side, and some again, as XLA rewrites longer windows. A loop alone keeps
-    totals of narrow floats in wider ones.
+    A window of a few elements is one plain loop nest, better yet over many rows.
     """
-    size = aval.shape[axis]
-    if aval.size > size:
-        return size <= LONGEST_WINDOW
-    return (in_loop and not xla.HAS_OLDER_EMITTER and size < LONG_RUN and name != "cumlogsumexp"
-            and (aval.dtype.kind in "iub" or aval.dtype.itemsize >= 4))
+    return aval.shape[axis] <= LONGEST_WINDOW and aval.size > aval.shape[axis]
 
 
 @functools.cache

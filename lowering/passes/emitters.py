@@ -17,7 +17,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from lowering import xla
-from lowering.monoids import LONGEST_WINDOW, RUNNING
+from lowering.monoids import RUNNING, slides
 from lowering.passes.fusion import FUSIBLE, REDUCTIONS, RUN_COST, WEIGHT, bodies, call_body
 
 _SMALL = 1024  # elements
@@ -144,8 +144,8 @@ def _work(jaxpr: Any, largest: int) -> float:
         elif name in _LOOPS:
             if math.inf in [_work(body, _SMALL) for body in bodies(eqn)]:
                 return math.inf
-        elif name in RUNNING and not _is_window(eqn) or name in _NO_KERNELS or name in _BY_ONE and (
-                name == "mul" and any(are_ones) or eqn.outvars[0] in ones):
+        elif (name in RUNNING and not slides(eqn.invars[0].aval, eqn.params["axis"]) or name in _NO_KERNELS
+              or name in _BY_ONE and (name == "mul" and any(are_ones) or eqn.outvars[0] in ones)):
             continue
         elif name in _NO_KERNELS_ALL and eqn.invars[0].aval.size == eqn.outvars[0].aval.size:
             continue
@@ -179,10 +179,6 @@ def _is_hard(eqn: Any, reduced: int) -> bool:
 def _is_joined(eqn: Any) -> bool:
     """Whether a concatenation puts whole arrays one behind the other."""
     return math.prod(eqn.outvars[0].aval.shape[:eqn.params["dimension"]]) == 1
-
-
-def _is_window(eqn: Any) -> bool:
-    return eqn.invars[0].aval.shape[eqn.params["axis"]] <= LONGEST_WINDOW
 
 
 @contextlib.contextmanager

@@ -299,7 +299,7 @@ def _slides_across_rows(eqn: Any, in_loop: bool) -> bool:
     if eqn.primitive.name not in RUNNING:
         return False
     aval, axis = eqn.invars[0].aval, eqn.params["axis"]
-    if type(aval.size) is not int or aval.shape[axis] < _WINDOW or not slides(eqn.primitive.name, aval, axis, in_loop):
+    if type(aval.size) is not int or aval.shape[axis] < _WINDOW or not slides(aval, axis):
         return False
     return in_loop or axis != _last_axis(aval.shape) and aval.size > _FEW
 

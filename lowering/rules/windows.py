@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowering import xla
-from lowering.monoids import LONG_RUN, identity, slides
+from lowering.monoids import identity, slides
 from lowering.padding import is_symbolic, pad
 from lowering.rules import lowers
 from lowering.rules.reductions import combine, jaxpr_region, monoid_region
@@ -141,6 +141,7 @@ def _monoid_combine(monoid: str) -> Combine:
 
 _WIDER = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 _SEGMENTS = 8  # of a long axis that are added up side by side
+_LONG = 4096  # elements along an axis from which on that pays for another loop
 # Of memory: bytes of a line of the cache and of a page; lines that the cache has for each of the places in a page, and pages,
 # up to which a column's elements stay near.
 _LINE, _PAGE, _WAYS, _PAGES = 64, 4096, 16, 512
@@ -168,14 +169,14 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
         if is_static and ctx.platform == "gpu" and name != "cumlogsumexp" and xla.HAS_SCANS and not ctx.builder.is_portable:
             return _by_scan(ctx, x, _Run(axis, reverse, combination, start, dtype, dtype), shape)
         rows = aval.size // size if is_static else 0
-        if is_static and (ctx.platform != "cpu" or slides(name, aval, axis, ctx.in_loop)):
+        if is_static and (ctx.platform != "cpu" or slides(aval, axis)):
             return _by_window(ctx, x, aval, axis, reverse, combination, start)
         if dtype.name.startswith(xla.WIDENED):
             working = wide = np.dtype(np.float32)
         else:
             working, wide = dtype, _accumulator(name, dtype)
         run = _Run(axis, reverse, combination, start, working, wide)
-        is_long = is_static and size >= LONG_RUN and rows < _SEGMENTS
+        is_long = is_static and size >= _LONG and rows < _SEGMENTS
         given = x
         if ctx.builder.is_split:  # or elements would be sent around at each step of the loop
             x = ctx.builder.meshes.whole_along(ctx, x, axis)

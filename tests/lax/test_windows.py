@@ -236,19 +236,6 @@ def test_cumulative_operations_inside_a_loop(rng):
     np.testing.assert_allclose(got, x.astype(np.float64).cumsum(1).cumsum(1).cumsum(1), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.skipif(xla.HAS_OLDER_EMITTER, reason="there, a loop in a loop is as fast")
-def test_running_totals_of_one_row_in_a_loop_are_made_side_by_side(rng):
-    x = rng.normal(size=(3, 300)).astype(f32)
-    fun = jaxlite.jit(lambda x: lax.scan(lambda c, row: (c, (lax.cumsum(row), lax.cummax(row, reverse=True))), 0, x)[1])
-    assert fun.lower(x).as_text().count("reduce_window") == 2
-    sums, extremes = fun(x)
-    np.testing.assert_allclose(sums, x.astype(np.float64).cumsum(1), rtol=1e-5, atol=1e-4)
-    np.testing.assert_array_equal(extremes, np.maximum.accumulate(x[:, ::-1], 1)[:, ::-1])
-    for kept in (lambda c: lax.cumlogsumexp(c), lambda c: lax.cumsum(c.astype(np.float16)).astype(f32)):
-        text = jaxlite.jit(lambda x, kept=kept: lax.fori_loop(0, 3, lambda i, c: kept(c), x[0])).lower(x).as_text()
-        assert "reduce_window" not in text
-
-
 def test_running_totals_of_narrow_floats_do_not_stall():
     ones = np.ones(1000, bfloat16)  # a bfloat16 total would stay at 256
     assert float(np.asarray(lax.cumsum(ones))[-1]) == 1000

@@ -20,7 +20,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import OwnBind, Primitive
-from jaxlite.core.shape_dtype import ShapeDtypeStruct
+from jaxlite.core.shape_dtype import ShapeDtypeStruct, abstract
 from jaxlite.core.symbolic import Dim, are_ints, as_size, as_sizes, exceeds, largest, set_dimension_value
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
@@ -719,11 +719,8 @@ def varying_as(x, like):
     """A value that varies along the manual mesh axes along which another value or type does: inside `shard_map`."""
     if not config.check_vma.value:
         return x
-    if isinstance(like, ShapeDtypeStruct):
-        wanted = _nowhere if like.manual_axis_type is None else like.manual_axis_type.varying
-    else:
-        wanted = getattr(getattr(like, "aval", like), "vma", _nowhere)
-    missing = wanted - aval_of(x).vma
+    aval = abstract(like) if isinstance(like, ShapeDtypeStruct) else getattr(like, "aval", like)
+    missing = getattr(aval, "vma", _nowhere) - aval_of(x).vma
     return staging.pvary_p.bind(x, axes=tuple(sorted(missing, key=str))) if missing else x
 
 

@@ -19,7 +19,7 @@ from jaxlite.core.aval import Ints
 _SEARCHED = 7  # operands up to which all orders are compared
 _TIES, _KEPT = 4, 6  # equally cheap ways to divide a set, and orders of its product's letters, that are looked at
 _TURNED, _ROWS_MOVED = 0.25, 0.5  # what it costs to read a matrix by columns, and to move whole rows: parts of a copy
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 Parts = dict[int, list[tuple[int, int]]]  # set -> the two sets whose products are multiplied, or several such pairs
 
@@ -120,8 +120,8 @@ class _Operands:
 
     def path_by_numpy(self, kind: Any) -> list[Ints]:
         spec = ",".join(self.inputs) + "->" + self.output
-        others = sorted(set(spec).difference(_LETTERS, "->,"))  # indices that NumPy does not take
-        table = dict(zip(map(ord, others), (letter for letter in _LETTERS if letter not in spec), strict=False))
+        others = sorted(set(spec).difference(LETTERS, "->,"))  # indices that NumPy does not take
+        table = dict(zip(map(ord, others), (letter for letter in LETTERS if letter not in spec), strict=False))
         shapes = [[self.extents[letter] for letter in text] for text in self.inputs]
         limit = np.iinfo(np.int64).max  # elements of a product: by default NumPy makes none that is larger than all operands
         return np.einsum_path(spec.translate(table), *[np.broadcast_to(np.float32(0), shape) for shape in shapes],

@@ -17,10 +17,9 @@ from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import reductions
 from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes
-from jaxlite.numpy.contractions import Step, plan, product
+from jaxlite.numpy.contractions import LETTERS, Step, plan, product
 
 _UNKNOWN = 64  # what an extent counts that is not known
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @boundary
@@ -85,7 +84,7 @@ def _parse_arguments(subscripts, operands: Sequence[Any]) -> tuple[str, tuple[An
         raise TypeError("einsum: a list of indices has integers, or other values of one type that can be hashed and compared, "
                         f"such as names, and Ellipsis; got {every}") from error
     # Capitals sort before small letters: an implicit output keeps the order of the names.
-    letters = _LETTERS.swapcase() + "".join(map(chr, range(192, 192 + len(names))))
+    letters = LETTERS.swapcase() + "".join(map(chr, range(192, 192 + len(names))))
     letter_of = {Ellipsis: "...", **dict(zip(names, letters, strict=False))}
 
     def text(axes) -> str:
@@ -110,7 +109,7 @@ def _parse(spec: str, shapes: tuple[Ints, ...]) -> tuple[tuple[str, ...], str]:
         for letter in text.replace("...", ""):
             if letter in "->,":
                 raise ValueError(f"einsum: {letter!r} stands in {spec!r} where an index was expected")
-    free = [letter for letter in _LETTERS if letter not in spec]
+    free = [letter for letter in LETTERS if letter not in spec]
     broadcast_rank = max([len(shape) - len(text.replace("...", "")) for text, shape in zip(inputs, shapes, strict=True)
                           if "..." in text], default=0)
     if broadcast_rank > len(free):

@@ -180,13 +180,12 @@ def true_positions(mask, size: int, fill: int = 0) -> tuple[Any, Any]:
     """The positions of the first `size` true elements of a flat mask, filled up, and how many are true in all."""
     count = aval_of(mask).size
     dtype = dtypes.default_dtype(int)
-    positions = shaping.full((size,), fill, dtype)
     if not count:
-        return positions, shaping.full((), 0, dtype)
+        return shaping.full((size,), fill, dtype), shaping.full((), 0, dtype)
     rank = lax.cumsum(shaping.convert(mask, dtype, False), 0)
     found = rank[-1]
     if not size:
-        return positions, found
+        return shaping.full((0,), fill, dtype), found
     # Each true element writes its position at its rank; the others, and those that are too many, write to one more place.
     rest = shaping.full_like(rank, size)
     target = lax.select(mask, lax.min(rank - 1, rest), rest)

@@ -416,7 +416,7 @@ def bcoo_sum_duplicates_p(data, indices, *, spinfo: SparseInfo, nse: int) -> lis
 def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     """Without the places whose elements are zero, each of the others once, in order; `nse` as for `bcoo_sum_duplicates`."""
     data, indices = _common(mat)
-    zero = ~(data != 0).any(tuple(range(indices.ndim - 1, data.ndim)))
+    zero = ~_is_set(data, mat.n_dense)
     shared = tuple(axis for axis, size in enumerate(mat.indices.shape[:mat.n_batch]) if size == 1)
     zero = zero.all(shared, keepdims=True) if shared else zero
     outside = jnp.array(_parts(mat)[1], indices.dtype)

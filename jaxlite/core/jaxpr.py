@@ -232,6 +232,14 @@ def derived(source: Remembering, key: Any, make: Callable[[], Found]) -> Found:
     return found
 
 
+def exact_key(value: Any) -> Any:
+    """A key for a param that tells equal values apart: 1, 1.0 and True, 0.0 and -0.0, in tuples too."""
+    kind = type(value)
+    if kind is tuple:
+        return tuple(map(exact_key, value))
+    return kind, value.hex() if kind is float else value
+
+
 def forget_derived() -> None:
     """From now on all is derived anew."""
     _generations[-1] = object()

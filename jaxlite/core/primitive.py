@@ -26,7 +26,7 @@ from jaxlite.core.aval import (
     varying,
 )
 from jaxlite.core.config import chooses_layouts, no_collectives
-from jaxlite.core.jaxpr import Effects, derived, jaxprs_in_params, no_effects
+from jaxlite.core.jaxpr import Effects, derived, exact_key, jaxprs_in_params, no_effects
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import set_trace, state
 from lowering.rules import register_foreign
@@ -201,7 +201,12 @@ class Primitive:
                 memo = derived(params[self._memoised], self, dict)
             key = tuple(avals)
             if params:
-                key = (key, *params, *params.values()) if self.typed_by is None else (key, *map(params.get, self.typed_by))
+                if not self.is_own:  # may have params of any kind
+                    key = (key, *params, *map(exact_key, params.values()))
+                elif self.typed_by is None:
+                    key = (key, *params, *params.values())
+                else:
+                    key = (key, *map(params.get, self.typed_by))
             try:
                 return memo[key]
             except KeyError:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core.jaxpr import ClosedJaxpr, Found, Jaxpr, Literal, derived
+from jaxlite.core.jaxpr import ClosedJaxpr, Found, Jaxpr, Literal, derived, exact_key
 
 _LIMIT = 256
 _firsts: dict[Any, ClosedJaxpr] = {}
@@ -68,4 +68,4 @@ def _param_key(value: Any) -> Any:
         return tuple(map(_param_key, value))
     if kind is Jaxpr or (kind is ClosedJaxpr and not value.consts):
         return kind, _structure(value if kind is Jaxpr else value.jaxpr)
-    return kind, value.hex() if kind is float else value  # 0.0 equals -0.0; 1 equals True
+    return exact_key(value)

@@ -11,7 +11,7 @@ from typing import Any
 from jaxlite.compilation.caches import clear_hooks
 from jaxlite.core import config
 from jaxlite.core.errors import UnexpectedTracerError
-from jaxlite.core.jaxpr import ClosedJaxpr, derived, program_in
+from jaxlite.core.jaxpr import ClosedJaxpr, derived, exact_key, program_in
 from jaxlite.core.sharing import first_like
 from jaxlite.core.tracing import Trace, Tracer, set_eager_trace
 from jaxlite.traces.host import eager_jit
@@ -40,16 +40,19 @@ class EagerTrace(Trace):
     def run_compiled(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Compile the one operation, and run it."""
         call = self._compiled_call(primitive, params)
-        if not _disable_jit.value:
-            return call(*args)
-        previous = _disable_jit.swap_local(False)
+        disabled = _disable_jit.value
+        previous = _disable_jit.swap_local(False) if disabled else None
         try:
             return call(*args)
+        except Exception:  # params that are wrong may equal right ones, as 2.0 equals 2
+            self._calls = {key: kept for key, kept in list(self._calls.items()) if kept is not call}
+            raise
         finally:
-            _disable_jit.set_local(previous)
+            if disabled:
+                _disable_jit.set_local(previous)
 
     def _compiled_call(self, primitive: Any, params: dict[str, Any]) -> Any:
-        key = (primitive, *params, *params.values())
+        key = (primitive, *params, *(params.values() if primitive.is_own else map(exact_key, params.values())))
         try:
             call = self._calls.get(key)
         except TypeError as error:

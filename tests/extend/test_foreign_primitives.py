@@ -381,3 +381,16 @@ def test_calls_of_a_program_keep_their_structure():
     core.register_call_primitive_rules(own, transpose_rule=lambda cts, *operands, call_jaxpr: [None, None])
     with pytest.raises(TypeError, match="the transpose rule of 'own' adds to accumulators"):
         jax.linear_transpose(lambda y: own.bind(3.0, y, call_jaxpr=program), 4.0)([2.0, X])
+
+
+def test_params_that_are_equal_are_not_the_same():
+    times_p = Primitive("times_of_params")
+    times_p.def_abstract_eval(lambda x, by: jax.core.ShapedArray(x.shape, jnp.result_type(*by)))
+    mlir.register_lowering(times_p, mlir.lower_fun(lambda x, by: x.astype(jnp.result_type(*by)), multiple_results=False))
+    times_p.def_impl(partial(xla.apply_primitive, times_p))
+    for call in (times_p.bind, lambda x, by: jax.jit(lambda x: times_p.bind(x, by=by))(x)):
+        for by in (1, 1.0, True, np.float16(1), 1 + 0j):
+            assert call(X, by=(by,)).dtype == jnp.result_type(by)
+    with pytest.raises(TypeError):
+        lax.reduce_sum_p.bind(X[None], axes=(1.0,), out_sharding=None)
+    assert lax.reduce_sum_p.bind(X[None], axes=(1,), out_sharding=None).shape == (1,)

@@ -130,6 +130,18 @@ def put(value: Any, target: Any, copy: bool = False, aval: Any = None) -> Any:
     return arrays.put_array(value, target, True, copy, aval)
 
 
+def put_filled(value: Any, target: Any) -> Any:
+    """`put` of what was just made: the spec of a sharding may tell of more axes than there are, if that cuts nothing."""
+    cuts = type(target) is xla.NamedSharding
+    fitting = shardings().without_rest(target, value.ndim) if cuts else target
+    if not is_eager() or isinstance(value, Tracer):
+        return laid_out(value, fitting) if cuts else value
+    if fitting is target or shardings().is_explicit(target):
+        return put(value, target)
+    placed = put(value, fitting)
+    return xla.rewrap(placed, placed.aval, target) if type(placed) is ArrayImpl else placed
+
+
 def as_target(spec: Any, what: str = "device_put") -> Any:
     """A device or a sharding from what users name as the place of an array.
 
@@ -252,7 +264,7 @@ def placed_as(x: Any, like: Any) -> Any:
     if type(x) is ArrayImpl and not isinstance(like, Tracer):
         where = getattr(like, "sharding", None)
         if isinstance(where, xla.Sharding) and getattr(like, "_committed", True) and where != x.sharding and is_eager():
-            return put(x, where)
+            return put_filled(x, where)
     return laid_out_as(x, like) if typed_layouts.exist else x
 
 

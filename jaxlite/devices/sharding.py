@@ -221,13 +221,13 @@ _NO_MESH = _NoMesh()
 def tiling(sharding: Any, ndim: int) -> Ints:
     """Into how many parts each axis of an array is cut."""
     sizes, spec = sharding.mesh.shape, sharding.spec
-    cut = [math.prod(sizes[name] for name in axes_of(partition)) for partition in spec]
+    cut = [math.prod(sizes[name] for name in axes_of(partition)) for partition in spec[:ndim]]
     return tuple(cut) + (1,) * (ndim - len(cut))
 
 
 @functools.lru_cache(4096)
 def _hlo_of(mesh: Any, spec: PartitionSpec, ndim: int) -> Any:
-    used = [axes_of(partition) for partition in (*spec, *[None] * (ndim - len(spec)))]
+    used = [axes_of(partition) for partition in (*spec[:ndim], *[None] * (ndim - len(spec)))]
     dims = [math.prod(mesh.shape[name] for name in names) for names in used]
     if math.prod(dims) == 1:
         return xla.HloSharding.replicate()
@@ -260,6 +260,13 @@ def check_shape(sharding: Any, shape: Ints, what: str = "") -> None:
             raise IndivisibleError(f"{where}{sharding} implies that array axis {axis} is partitioned {parts} times, but the "
                                    f"dimension size is {size} (full shape: {shape}, per-dimension tiling factors: "
                                    f"{cut if named else list(cut)} should evenly divide the shape)")
+
+
+def without_rest(sharding: Any, ndim: int) -> Any:
+    """The sharding without what its spec says of more axes than an array has, if that cuts nothing."""
+    if type(sharding) is not NamedSharding or len(sharding.spec) <= ndim or used_axes(sharding.spec[ndim:]):
+        return sharding
+    return sharding.update(spec=sharding.spec.update(partitions=sharding.spec.partitions[:ndim]))
 
 
 def check_rank(sharding: Any, shape: Sequence[int], what: str = "") -> None:
@@ -298,11 +305,11 @@ def _slices(mesh: Mesh, spec: PartitionSpec, shape: Ints) -> tuple[tuple[slice, 
 def slices(sharding: Any, shape: Ints) -> tuple[tuple[slice, ...], ...]:
     """For each device in order, the part of an array of this shape that it holds: an index of the array.
 
-    Raises: as `check_shape`.
+    Raises: as `check_shape`, but the spec may go on beyond the last axis with what cuts nothing.
     """
     if type(sharding) is not NamedSharding:
         return ((slice(None),) * len(shape),)
-    check_shape(sharding, shape)
+    check_shape(without_rest(sharding, len(shape)), shape)
     return _slices(sharding.mesh, sharding.spec, shape)
 
 
@@ -445,7 +452,7 @@ def _shard_shape(sharding: Any, global_shape: Any) -> Ints:
 
 @functools.lru_cache(4096)
 def _part_shape(sharding: Any, shape: Ints) -> Ints:
-    check_shape(sharding, shape)
+    check_shape(without_rest(sharding, len(shape)), shape)
     return tuple(size // parts for size, parts in zip(shape, tiling(sharding, len(shape)), strict=True))
 
 

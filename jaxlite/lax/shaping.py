@@ -690,7 +690,8 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
     weak = dtype is None and aval.weak_type and not (sharding is not None and is_eager())  # what is made of shards is strong
     if dtype is None:
         dtype = aval.dtype
-    return broadcast_in_dim(convert(fill_value, dtype, weak), shape, (), out_sharding=sharding)
+    filled = broadcast_in_dim(convert(fill_value, dtype, weak), shape, ())
+    return filled if sharding is None else placement.put_filled(filled, sharding)
 
 
 def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
@@ -708,8 +709,8 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     fill_value = as_filling("full_like", fill_value, full_dtype)
     if aval_of(fill_value).shape:
         raise TypeError(f"full_like takes a scalar fill_value, got shape {aval_of(fill_value).shape}.")
-    out = varying_as(broadcast_in_dim(convert(fill_value, full_dtype, weak), full_shape, (), out_sharding=sharding), x)
-    return placement.placed_as(out, x) if sharding is None else out
+    out = varying_as(broadcast_in_dim(convert(fill_value, full_dtype, weak), full_shape, ()), x)
+    return placement.placed_as(out, x) if sharding is None else placement.put_filled(out, sharding)
 
 
 _nowhere: frozenset[Any] = frozenset()

@@ -414,7 +414,7 @@ def shape_of(shape, name: str = "shape") -> Ints:
 
 
 def _on(result, device, out_sharding=None):
-    return placement.laid_out(result if device is None else device_put(result, device), out_sharding)
+    return placement.laid_out(result if device is None else placement.put_filled(result, device), out_sharding)
 
 
 def _dtype_of(dtype, name: str, shape=None):

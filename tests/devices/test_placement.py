@@ -221,6 +221,23 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         jax.device_put(single, on("x"), donate=True)
         np.testing.assert_array_equal(jax.device_put(put["w"], on("x"), donate=True), X)
 
+    def test_what_is_made_in_place_may_have_a_spec_that_goes_on_and_cuts_nothing():
+        longer, row = on("x", None), np.arange(8.0, dtype=np.float32)
+        made = [jax.make_array_from_callback((8,), longer, lambda index: row[index]),
+                jnp.zeros(8, device=longer), jnp.full_like(row, 2, device=longer), jax.lax.full((8,), 1.0, sharding=longer)]
+        made += [jnp.zeros_like(made[0]), jax.make_array_from_single_device_arrays(
+            (8,), longer, [shard.data for shard in made[0].addressable_shards])]
+        for array in made:
+            assert array.sharding == longer and {shard.data.shape for shard in array.addressable_shards} == {(4,)}
+        np.testing.assert_array_equal(jax.jit(lambda a: a * 2 + made[2])(made[0]), row * 2 + 2)
+        assert longer.shard_shape((8,)) == (4,) and jax.jit(lambda: jnp.ones(8, device=longer))().shape == (8,)
+        explicit = NamedSharding(Mesh(MESH.devices, ("x", "y"), (AxisType.Explicit,) * 2), P("x", None))
+        for refused in (lambda: jax.device_put(row, longer), lambda: jnp.asarray(row, device=longer),
+                        lambda: jnp.zeros(8, device=on(None, "x")), lambda: jnp.zeros(8, device=explicit),
+                        lambda: jax.jit(lambda a: a, out_shardings=longer)(row)):
+            with pytest.raises(ValueError, match="rank at least 2"):
+                refused()
+
     def test_what_does_not_fit_is_refused():
         with pytest.raises(shardings.IndivisibleError, match="axis 0 is partitioned 2 times, but the dimension size is 3"):
             jax.device_put(np.zeros((3, 4)), on("x"))

@@ -230,9 +230,19 @@ def tanh(x, /):
 @api
 def log1mexp(x):
     """log(1 - exp(-x)) for x > 0, accurate for small and large x (Mächler 2012)."""
-    x = as_array(promote_inexact("log1mexp", x)[0])
+    return _log1mexp(as_array(promote_inexact("log1mexp", x)[0]))
+
+
+@custom_jvp
+def _log1mexp(x):
     small = x < math.log(2)
     return jnp.where(small, jnp.log(-jnp.expm1(-jnp.where(small, x, 1.0))), jnp.log1p(-jnp.exp(-jnp.where(small, 1.0, x))))
+
+
+@_log1mexp.defjvp
+def _log1mexp_jvp(primals, tangents):
+    (x,), (g,) = primals, tangents
+    return _log1mexp(x), g / jnp.expm1(x)
 
 
 @api

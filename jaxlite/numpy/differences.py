@@ -132,9 +132,9 @@ def _gradient(f, spacing, axis: int):
         return _slice(f, start, stop, axis)
 
     if not spacing.shape:
-        inner = (part(2, size) - part(0, size - 2)) * 0.5 / spacing
         low = (part(1, 2) - part(0, 1)) / spacing
         high = (part(size - 1, size) - part(size - 2, size - 1)) / spacing
+        inner = (part(2, size) - part(0, size - 2)) * 0.5 / spacing
     else:
         if spacing.shape != (size,):
             raise ValueError("Spacing arrays must be 1D and match the axis: got shape "

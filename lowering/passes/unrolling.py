@@ -47,6 +47,7 @@ _IN_LONG_LOOPS = ELEMENTWISE | _SUMS_ROWS | frozenset(
     "broadcast_in_dim reshape squeeze slice dynamic_slice concatenate stack iota empty copy bitcast_convert_type stop_gradient "
     "name".split())
 _JOINING = {"concatenate": "dimension", "stack": "axis"}  # and the parameter that says where
+_IN_PLACE = ELEMENTWISE | {"slice"}  # which are computed where their result is, in its order
 _REPEATING_ROWS = ELEMENTWISE | {"broadcast_in_dim"}
 _ROUNDING_STEPS = ("reduce_sum", "reduce_prod", "cumsum", "cumprod")
 _OF_PAIRS = ("argmax", "argmin", "reduce")
@@ -62,6 +63,7 @@ _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which 
 _TWO_WAY_ROWS, _FEW_VECTORS = range(10, 16), range(16, 101)  # elements of a row, for these functions, and in a loop
 _MANY_VECTORS = range(100, 513)  # elements of rows that are unrolled as a whole, if longer loops are
 _WHOLE_ROW, _REPEATED_WORK = range(16, 65), 32  # elements of a row that is unrolled as a whole, and what one costs: a sine
+_COLLECTED_ROW = range(17, 65)  # elements of a row, far from each other where they are read, that LLVM collects in vectors
 _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on repeated rows count, and sums across rows
 _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
@@ -99,7 +101,8 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         if name in ELEMENTWISE and cost >= _COSTLY:
             costly.add(eqn.outvars[0])
         if (is_across or _reduces_pairs(eqn) or _slides_across_rows(eqn, in_loop) or _rounds_steps(eqn)
-                or _sums_half_vectors(eqn, costly) or name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW
+                or _sums_half_vectors(eqn, costly) or _reads_columns(eqn)
+                or name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW
                 or name == "cholesky" and row in _FACTORED_ROW):
             across_rows += eqn.invars[0].aval.size * turns
         if name == "dot_general":
@@ -214,6 +217,13 @@ def _repeated_work(eqn: Any, cost: float, work: dict[Any, float]) -> float:
                            if each >= _REPEATED_WORK and atom.aval.size == out.shape[-1]], default=0.0)
 
 
+def _reads_columns(eqn: Any) -> bool:
+    """Whether it writes rows of elements that are far from each other in memory."""
+    if eqn.primitive.name != "transpose" or _row(eqn.outvars[0].aval) not in _COLLECTED_ROW:
+        return False
+    return bool(eqn.params["permutation"][_last_axis(eqn.outvars[0].aval.shape)] != _last_axis(eqn.invars[0].aval.shape))
+
+
 def _turned_rows(jaxpr: Any, rows: dict[Any, int], seen: set[int] | None = None) -> dict[Any, int]:
     """The lengths of rows of values that are computed in the order of their transpose, which alone is written."""
     seen = set() if seen is None else seen
@@ -224,14 +234,14 @@ def _turned_rows(jaxpr: Any, rows: dict[Any, int], seen: set[int] | None = None)
         out: Any = eqn.outvars[0] if eqn.outvars else None
         if eqn.primitive.name == "transpose":
             row = rows.get(out, _row(out.aval))
-        elif eqn.primitive.name in ELEMENTWISE and out in rows:
+        elif eqn.primitive.name in _IN_PLACE and out in rows:
             row = rows[out]
         else:
             for body in (call_body(eqn), *bodies(eqn)):
                 if body is not None:
                     _turned_rows(body, rows, seen)
             continue
-        rows.update((atom, row) for atom in eqn.invars if not hasattr(atom, "val") and atom.aval.size == out.aval.size)
+        rows.update((atom, row) for atom in eqn.invars if not hasattr(atom, "val") and atom.aval.size >= out.aval.size)
     return rows
 
 

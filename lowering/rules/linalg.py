@@ -243,10 +243,40 @@ def _triangular_solve(ctx: Any, a: Any, b: Any, *, left_side: bool, lower: bool,
         return ctx.emit1("stablehlo.triangular_solve", a, b, left_side=ctx.flag(left_side), lower=ctx.flag(lower),
                          unit_diagonal=ctx.flag(unit_diagonal),
                          transpose_a=ctx.attribute(f"#stablehlo<transpose {kind}>"))
+    if left_side and not conjugate_a and _is_better_by_rows(b, left.shape[-1], right.shape[-1]):
+        rank = len(right.shape)
+        order = [*range(rank - 2), rank - 1, rank - 2]
+        rows = _Type(tuple(right.shape[axis] for axis in order), right.dtype, True)
+        x = _call(ctx, "?trsm", [(a, _matrix(left)), (ctx.transposed(b, right.shape, order, right.dtype), rows)], [rows],
+                  {0: 1}, side="R", uplo="L" if lower else "U", trans_x="N" if transpose_a else "T",
+                  diag="U" if unit_diagonal else "N")[0]
+        return ctx.transposed(x, rows.shape, order, right.dtype)
     return _call(ctx, "?trsm", [(a, _matrix(left)), (b, _matrix(right))], [_matrix(right)], {0: 1},
                  side="L" if left_side else "R", uplo="L" if lower else "U",
                  trans_x="N" if not transpose_a else "C" if conjugate_a else "T",
                  diag="U" if unit_diagonal else "N")[0]
+
+
+_MANY_SIDES, _SMALL = 16, 16  # right sides whose copy takes time, and unknowns up to which rows are faster
+_ELEMENT_BY_ELEMENT = tuple(f"stablehlo.{name}" for name in "reshape multiply divide add subtract negate".split())
+
+
+def _is_better_by_rows(b: Any, size: int, count: int) -> bool:
+    """Whether many right sides should be the rows of a matrix to the library, x^T a^T = b^T.
+
+    So they are without a copy; with few unknowns, the library is faster as well. Columns that are vectors of a batch, or of
+    another matrix that was transposed, are in memory one after the other.
+    """
+    if not (type(count) is int and type(size) is int) or count < _MANY_SIDES:
+        return False
+    return size <= _SMALL or not _is_turned(b)
+
+
+def _is_turned(value: Any, depth: int = 4) -> bool:
+    """Whether it is computed from a transpose, by at most so many operations."""
+    name = getattr(value.owner, "name", "")
+    return name == "stablehlo.transpose" or depth > 0 and name in _ELEMENT_BY_ELEMENT and any(
+        _is_turned(each, depth - 1) for each in value.owner.operands)
 
 
 @lowers("cholesky_update")

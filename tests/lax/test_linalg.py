@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from functools import partial
@@ -116,6 +117,7 @@ def test_eigenvalues_and_schur_form(dtype, rng):
 
 def test_cholesky_and_triangular_systems(dtype, rng):
     h, b, c = definite(rng, 2, 3, 3, dtype=dtype), draw(rng, 2, 3, 2, dtype=dtype), draw(rng, 2, 2, 3, dtype=dtype)
+    wide = draw(rng, 2, 3, 20, dtype=dtype)
     a = draw(rng, 2, 3, 3, dtype=dtype) + 3 * np.eye(3, dtype=dtype)
     factor = np.asarray(lax_linalg.cholesky(h))
     close(factor @ H(factor), h, dtype)
@@ -130,13 +132,24 @@ def test_cholesky_and_triangular_systems(dtype, rng):
                                             conjugate_a=conjugate, unit_diagonal=unit)
                 for left, lower, transpose, conjugate, unit in cases]
 
-    for x, (left, lower, transpose, conjugate, unit) in zip(solve(a, b, c), cases, strict=True):
+    for x, many, (left, lower, transpose, conjugate, unit) in zip(solve(a, b, c), solve(a, wide, c), cases, strict=True):
         matrix = np.tril(a) if lower else np.triu(a)
         if unit:
             matrix = matrix * (1 - np.eye(3, dtype=dtype)) + np.eye(3, dtype=dtype)
         matrix = np.swapaxes(matrix, -1, -2) if transpose else matrix
         matrix = matrix.conj() if conjugate else matrix
         close(matrix @ x if left else np.asarray(x) @ matrix, b if left else c, dtype, 1000)
+        close(matrix @ many if left else np.asarray(many) @ matrix, wide if left else c, dtype, 1000)
+
+
+def test_many_right_sides_are_rows_to_the_library_where_that_saves_their_copy(rng):
+    def side(solve, *shape):
+        text = jaxlite.jit(solve).lower(draw(rng, 40, 40, dtype=np.float32), np.ones(shape, np.float32)).as_text()
+        return chr(int(re.search(r"\bside = (\d+)", text).group(1)))
+
+    solve = partial(lax_linalg.triangular_solve, left_side=True)
+    assert side(solve, 40, 300) == "R"
+    assert side(solve, 40, 3) == side(lambda a, b: solve(a, 2 * b.T), 300, 40) == "L"
 
 
 def test_reflectors_and_reductions(dtype, rng):

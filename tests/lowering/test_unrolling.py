@@ -60,6 +60,9 @@ def repeat(f):
     (jnp.linalg.cholesky, LARGE[:18000].reshape(20, 30, 30)),
     (lambda x: jnp.cumsum(x, 0), LARGE[:12000].reshape(12, 1000)),
     (repeat(lambda c: jnp.cumsum(c, 1)), LARGE[:48].reshape(3, 16)),
+    (lambda x: jnp.exp(x.T), LARGE[:50000].reshape(50, 1000)),
+    (lambda x: jnp.broadcast_to(x.swapaxes(1, 2), (4, 16, 64, 64)), CUBES),
+    (lambda x: jnp.diff(x * x, n=3).T, LARGE[:30000].reshape(3, 10000)),
 ], ids=["across rows", "columns", "across all rows", "in a branch", "integers",
         "half precision across rows", "across rows in a scan", "one position", "function of a column", "large part",
         "costly, in rows of six", "costly, in rows of four", "rows of two", "inverse functions in rows of ten",
@@ -67,7 +70,8 @@ def repeat(f):
         "columns times rows in a scan", "positions in rows of sixteen", "complex products", "tiles of short rows",
         "totals of half precision", "complex, in rows of four", "half precision, in rows of six", "costly, and rows gathered",
         "a line that is shifted again", "in a solver", "costly, summed up in rows with half a vector more", "factored",
-        "running totals across rows", "running totals in a scan"])
+        "running totals across rows", "running totals in a scan", "rows of fifty that were columns",
+        "columns that are repeated", "cheap, in rows of three that are turned"])
 def test_programs_that_gain_from_longer_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == ()
 

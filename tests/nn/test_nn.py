@@ -107,6 +107,8 @@ def test_glu_and_log1mexp(x64):
     with pytest.raises((AssertionError, ValueError)):
         nn.glu(values[:, :3])
     near(nn.log1mexp(np.array([1e-9, 0.5, 2.0, 30.0])), np.log(-np.expm1(-np.array([1e-9, 0.5, 2.0, 30.0]))), 1e-9)
+    slope = jax.jit(jax.grad(nn.log1mexp)).lower(0.5).as_text()
+    assert slope.count("exponential") == 1
 
 
 # --- softmax and relatives ---------------------------------------------------------------------------

@@ -45,6 +45,13 @@ def test_integrals(x64):
     np.testing.assert_allclose(plane.integrate_kde(others[0]), plane_expected.integrate_kde(others[1]), rtol=1e-9)
 
 
+def test_few_numbers_are_solved_for_and_offsets_far_from_zero_are_kept():
+    jaxpr = str(jaxlite.make_jaxpr(lambda x, at: gaussian_kde(x)(at))(SAMPLES[2], POINTS[2]))
+    assert jaxpr.count(" = triangular_solve") == 2 and "f32[2,60]" not in jaxpr
+    near, far = (gaussian_kde(np.float32(SAMPLES[1] + shift))(np.float32(POINTS[1] + shift)) for shift in (0, 4096))
+    np.testing.assert_allclose(near, far, rtol=2e-2)
+
+
 def test_draws_have_the_moments_of_the_density():
     kde = gaussian_kde(SAMPLES[2].astype(np.float32), None, WEIGHTS[2])
     drawn = kde.resample(jaxlite.random.key(0), (20_000,))

@@ -9,9 +9,10 @@ from typing import Any
 from jaxlite import numpy as jnp
 from jaxlite import random
 from jaxlite.core.values import aval_of
+from jaxlite.lax import stop_gradient
 from jaxlite.numpy.api import api
-from jaxlite.scipy import linalg
 from jaxlite.scipy.arguments import floats
+from jaxlite.scipy.linalg import solve_triangular
 from jaxlite.scipy.special import logsumexp, ndtr
 from jaxlite.tree_util import register_pytree_node_class
 
@@ -157,7 +158,7 @@ class gaussian_kde:
 def _log_overlaps(points, centers, covariance):
     """The logarithm of the normal density of each point (d, m) around each center (d, n). Returns: (m, n)."""
     factor = jnp.linalg.cholesky(covariance)
-    offsets = points[:, :, None] - centers[:, None, :]
-    size = aval_of(covariance).shape[0]
-    white = linalg.solve_triangular(factor, offsets.reshape(size, -1), lower=True).reshape(aval_of(offsets).shape)
-    return -(white**2).sum(0) / 2 - jnp.log(jnp.diagonal(factor)).sum() - size * math.log(2 * math.pi) / 2
+    middle = stop_gradient(centers.mean(1, keepdims=True))  # far from zero, points that are multiplied lose their offsets
+    white_points, white_centers = (solve_triangular(factor, each - middle, lower=True) for each in (points, centers))
+    distances = ((white_points[:, :, None] - white_centers[:, None, :]) ** 2).sum(0)
+    return -distances / 2 - jnp.log(jnp.diagonal(factor)).sum() - len(factor) * math.log(2 * math.pi) / 2

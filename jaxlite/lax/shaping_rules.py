@@ -49,10 +49,10 @@ def _convert_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, new_dtype, 
     out = shaping.convert_element_type_p.bind(x, new_dtype=new_dtype, weak_type=weak_type)
     if type(g) is Zero or dtypes.kind(new_dtype) not in "fc":
         return out, zero_for(out)
-    return out, shaping.convert(g, new_dtype, False)
+    return out, shaping.convert(g, new_dtype, weak_type)
 
 
-shaping.convert_element_type_p.def_transpose(lambda ct, x, **params: [shaping.convert(ct, x.aval.dtype, False)])
+shaping.convert_element_type_p.def_transpose(lambda ct, x, **params: [shaping.convert(ct, x.aval.dtype, x.aval.weak_type)])
 shaping.convert_element_type_p.def_batching(
     lambda axis, args, dims, **params: (shaping.convert_element_type_p.bind(*args, **params), dims[0]))
 

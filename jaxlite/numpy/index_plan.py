@@ -574,10 +574,15 @@ def _converted(value, aval, op: str, warns: bool) -> tuple[Any, Any]:
     place, in that of the array."""
     if not isinstance(value, (Tracer, ArrayImpl, bool, int, float, complex, np.ndarray, np.generic)):
         value = creation.asarray(value)
-    value = fitted(value, aval.dtype)
+    value = as_element(value, aval.dtype)
     joined = joined_dtype(aval, aval_of(value), warns)
     dtype = aval.dtype if op == "set" else joined
     return shaping.convert(value, dtype, False), dtype
+
+
+def as_element(value, dtype):
+    """A Python number as one that an array of a dtype can hold; booleans are integers."""
+    return fitted(int(value) if type(value) is bool and dtypes.kind(dtype) in "iu" else value, dtype)
 
 
 def joined_dtype(aval, given, warns: bool = True):

@@ -20,7 +20,7 @@ from jaxlite.core.aval import AbstractRef, Ints
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.tracing import Tracer, ref_methods, state
-from jaxlite.core.values import ArrayImpl, aval_of, fitted
+from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import elementwise, gather_scatter, shaping
 from jaxlite.lax.dot import Precision, dot_general
@@ -29,6 +29,7 @@ from jaxlite.numpy import creation, ufuncs
 from jaxlite.numpy.api import api, check_arrays, unsupported
 from jaxlite.numpy.index_plan import (
     Span,
+    as_element,
     as_positions,
     canonical_index,
     check_ints,
@@ -252,10 +253,10 @@ def scatter_at(x, index, value, op, *, indices_are_sorted: bool = False, unique_
     options = (mode, indices_are_sorted, unique_indices, wrap_negative_indices)
     if state.trace is not eager_trace or type(x) is not ArrayImpl:
         return write(x, index, value, op, *options)
+    if type(value) in (int, bool):
+        value = as_element(value, x.aval.dtype)
     kind = type(value)
-    if kind is int:
-        value = fitted(value, x.aval.dtype)
-    elif kind is not ArrayImpl and kind is not float:
+    if kind not in (ArrayImpl, int, float):
         value = _concrete(value)
     if isinstance(op, str) and (kind is not ArrayImpl or value.dtype != x.dtype):
         joined_dtype(x.aval, aval_of(value))  # warns at each call, and not when one is compiled

@@ -104,14 +104,9 @@ def _checked_tangent(name: str, primal: Any, tangent: Any, path: str) -> Any:
     if tangent_type.shape != expected.shape:
         raise ValueError(f"{name} called with different primal and tangent shapes;Got primal shape {aval.shape} and "
                          f"tangent shape as {tangent_type.shape}{' at ' + path if path else ''}.")
+    if aval.weak_type and not tangent_type.weak_type and dtypes.kind(aval.dtype) in "fc":
+        return shaping.convert(tangent, aval.dtype, True)
     return tangent
-
-
-def _typed_as(value: Any, aval: Any, kinds: str = "fc") -> Any:
-    """A tangent, weakly typed if the value that it belongs to is. Of the cotangents those of real numbers are."""
-    if aval.weak_type and not aval.is_high and dtypes.kind(aval.dtype) in kinds and not aval_of(value).weak_type:
-        return shaping.convert(value, aval.dtype, True)
-    return value
 
 
 def _as_output(value: Any) -> Any:
@@ -151,9 +146,7 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     outs, tangents_out = jvp_flat(flat, leaves, directions, flat.debug)
     count = flat.num_outs
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
-    tangents_out = [_typed_as(_as_output(instantiate(each)), aval_of(value))
-                    for each, value in zip(tangents_out[:count], outs, strict=False)]
-    tangent = tree_unflatten(flat.out_tree, tangents_out)
+    tangent = tree_unflatten(flat.out_tree, [_as_output(instantiate(each)) for each in tangents_out[:count]])
     return (out, tangent, flat.aux(outs[count:])) if has_aux else (out, tangent)
 
 
@@ -198,7 +191,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False, in_nzs: Any =
                                  f"Got tangent aval {names[0]} for primal aval {names[1]} but expected {names[2]}.")
         with config.enable_x64(True) if is_wide else nullcontext():
             results = iter(eval_jaxpr(jaxpr, residuals, *[each for each, flag in zip(given, nonzero, strict=True) if flag]))
-        tangents_out = [_typed_as(next(results) if flag else zeros_of(tangent_aval(aval)), aval)
+        tangents_out = [next(results) if flag else zeros_of(tangent_aval(aval))
                         for flag, aval in zip(nonzero_out, out_avals, strict=False)]
         return tree_unflatten(out_tree, tangents_out)
 
@@ -237,7 +230,7 @@ def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals
         for each, target in zip(linear, itertools.compress(targets, nonzero), strict=True):
             each.target = target
     results = iter(backward(jaxpr, residuals, linear, active))
-    outs = [_typed_as(instantiate(next(results)), aval, "f") if flag else zeros_of(cotangent_aval(aval))
+    outs = [instantiate(next(results)) if flag else zeros_of(cotangent_aval(aval))
             for flag, aval in zip(nonzero, avals, strict=True)]
     return tree_unflatten(in_tree, outs)
 
@@ -616,8 +609,7 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
                 raise TypeError(f"cotangent type does not match function output, expected {aval} but got {aval_of(each)}")
         with collecting():
             outs = backward(linear.jaxpr, [], [*values, *map(Linear, avals)], given)[len(values):]
-        found = [_typed_as(instantiate(out), aval) for out, aval in zip(outs, avals, strict=True)]
-        return tree_unflatten(tree, map(_as_output, found))
+        return tree_unflatten(tree, [_as_output(instantiate(out)) for out in outs])
 
     return Partial(transposed, values)  # so that a transformed function may give it
 

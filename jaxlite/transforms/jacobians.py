@@ -28,7 +28,7 @@ def _basis(tree: Any) -> tuple[Any, list[tuple[int, ...]], list[int]]:
         row = shaping.broadcasted_iota("int32", (total, size), 0)
         column = shaping.broadcasted_iota("int32", (total, size), 1)
         unit = elementwise.eq(row, elementwise.add(column, shaping.full_like(column, offset)))
-        stacked.append(shaping.reshape(shaping.convert(unit, aval.dtype, False), (total, *aval.shape)))
+        stacked.append(shaping.reshape(shaping.convert(unit, aval.dtype, aval.weak_type), (total, *aval.shape)))
         offset += size
     return tree_unflatten(treedef, stacked), [aval.shape for aval in avals], sizes
 

@@ -64,6 +64,7 @@ def test_a_matrix_without_axes_keeps_its_dtype():
 def test_masks_become_matrices_of_integers():
     mask = np.array([[False, True], [True, True]])
     for kind in (sparse.BCOO, sparse.BCSR):
+        assert kind.fromdense(mask).data.weak_type and not kind.fromdense(mask.astype(np.int32)).data.weak_type
         assert kind.fromdense(mask).dtype == np.int32 and kind.fromdense(mask).todense().tolist() == mask.tolist()
 
 

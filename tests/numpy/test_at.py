@@ -312,3 +312,12 @@ scatter_dims_to_operand_dims=(0, 1), operand_batching_dims=(), scatter_indices_b
       update_jaxpr={ lambda ; k:f32[] l:f32[]. let m:f32[] = add k l in (m,) }
     ] a h i
   in (j,) }"""
+
+
+def test_a_python_boolean_is_a_number_where_integers_are_written():
+    with jaxlite.numpy_dtype_promotion("strict"):
+        for dtype in (np.int8, np.uint32):
+            np.testing.assert_array_equal(jnp.zeros(2, dtype).at[0].add(True), np.array([1, 0], dtype), strict=True)
+        for dtype, value in ((np.int8, np.bool_(True)), (np.float32, True)):
+            with pytest.raises(ValueError, match="promotion"):
+                jnp.zeros(2, dtype).at[0].add(value)

@@ -91,6 +91,12 @@ def test_dtypes_and_weak_types():
         assert jax.grad(function)(2.0).weak_type
     assert jax.jacrev(lambda x: x * strong)(2.0).weak_type and jax.hessian(lambda x: x ** 3)(2.0).weak_type
     assert not jax.jvp(lambda x: x * strong, (2.0,), (1.0,))[1].weak_type
+    # But what a rule of the user's gives is left as it is, and so are cotangents that are given.
+    double = jax.custom_vjp(lambda x: 2 * x)
+    double.defvjp(lambda x: (2 * x, None), lambda _, g: (strong[2] * g,))
+    pull = jax.vjp(jnp.sin, 1.0)[1]
+    assert not jax.grad(double)(2.0).weak_type and not pull(strong[0])[0].weak_type and pull(1.0)[0].weak_type
+    assert jax.vjp(lambda x: x * strong[1], 1.0)[1](strong[1])[0].weak_type
     descend = lambda c, _: (c - 0.1 * jax.grad(lambda v: (v * strong).sum())(c), None)
     assert lax.scan(descend, 1.0, None, length=2)[0].shape == ()
     gradient = jax.grad(lambda x: (x * x).astype(jnp.float32).sum())(jnp.ones(3, jnp.bfloat16))

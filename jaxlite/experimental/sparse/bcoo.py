@@ -34,6 +34,7 @@ from jaxlite.experimental.sparse.products import (
     product_shape,
 )
 from jaxlite.lax.dot import canonical_dimension_numbers, dot_general_shape
+from jaxlite.lax.shaping import convert
 from jaxlite.numpy.index_plan import canonical_index
 from jaxlite.transforms.vmap import vmap
 
@@ -280,13 +281,12 @@ def bcoo_fromdense(mat, *, nse: int | None = None, n_batch: int = 0, n_dense: in
     Args:
       mat: the array; booleans become integers.
       nse: how many elements each array of the batch has room for; needed under jit. Too few: the last ones are left out.
-      n_batch, n_dense: how many of the first axes are batch axes, of the last ones dense.
-      index_dtype: of the coordinates.
+      n_batch, n_dense, index_dtype: how many of the first axes are batch axes, of the last ones dense; of the coordinates.
     Raises: ValueError if the axes are more than there are, ConcretizationTypeError if `mat` is traced and `nse` is not given.
     """
     mat = jnp.asarray(mat)
     if mat.dtype == bool:  # elements are summed
-        mat = mat.astype(int)
+        mat = convert(mat, int, True)
     n_sparse = mat.ndim - n_batch - n_dense
     if n_sparse < 0 or n_batch < 0 or n_dense < 0:
         raise ValueError(f"bcoo_fromdense: n_batch={n_batch} and n_dense={n_dense} are too many for shape {mat.shape}")
@@ -297,7 +297,7 @@ def bcoo_fromdense(mat, *, nse: int | None = None, n_batch: int = 0, n_dense: in
                                                "of elements is not known there")
         nse = int(counts.max()) if counts.size else 0
     data, indices = bcoo_fromdense_p.bind(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=np.dtype(index_dtype))
-    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
+    return BCOO((convert(data, None, mat.weak_type), indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
 
 
 @sparse_primitive("bcoo_fromdense", multiple_results=True)

@@ -19,6 +19,7 @@ from jaxlite.experimental.sparse.bcoo import BCOO
 from jaxlite.experimental.sparse.primitives import sparse_primitive
 from jaxlite.experimental.sparse.products import preferred_dtype
 from jaxlite.lax.dot import canonical_dimension_numbers, dot_general_shape
+from jaxlite.lax.shaping import convert
 from jaxlite.transforms.vmap import vmap
 
 
@@ -408,7 +409,7 @@ def bcsr_fromdense(mat, *, nse: int | None = None, n_batch: int = 0, n_dense: in
     if mat.ndim - n_batch - n_dense != 2:
         raise ValueError(f"bcsr_fromdense: must have 2 sparse dimensions, got shape {mat.shape} with {n_batch=} and {n_dense=}")
     if mat.dtype == bool:  # elements are summed
-        mat = mat.astype(int)
+        mat = convert(mat, int, True)
     if nse is None:  # as many as there are, which the other format counts
         return BCSR.from_bcoo(bcoo.bcoo_fromdense(mat, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype))
     parts = bcsr_fromdense_p.bind(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=np.dtype(index_dtype))

@@ -58,7 +58,8 @@ def _begin() -> None:
 class Jitted:
     """The Python side of one jitted function."""
 
-    __slots__ = ("fun", "name", "options", "programs", "call_path", "on_host", "__weakref__")
+    __slots__ = ("fun", "name", "options", "programs", "call_path", "on_host", "takes_arrays",
+                 "__weakref__")
 
     def __init__(self, fun: Callable[..., Any], options: Options):
         self.fun, self.options = fun, options
@@ -67,6 +68,7 @@ class Jitted:
         self.call_path: Any = None
         # Of an eager operation: what may run its first calls, (program, leaves, device, committed) -> results or None.
         self.on_host: Callable[..., list[Any] | None] | None = None
+        self.takes_arrays = False  # whether values of high types that stand for arrays become arrays first
 
     # --- signatures
 
@@ -153,6 +155,8 @@ class Jitted:
 
     def _avals(self, leaves: list[Any], in_tree: Any, abstract: Callable[[Any], Any] | None) -> tuple[Any, ...]:
         avals = []
+        if self.takes_arrays and high_types.exist:
+            leaves[:] = map(high().as_array, leaves)
         for index, leaf in enumerate(leaves):
             try:
                 if abstract is not None:

@@ -443,3 +443,8 @@ def is_high_value(value: Any) -> bool:
         return value.aval.is_high
     return type(value) in AVAL_OF and aval_of(value).is_high
 
+
+def as_array(value: Any) -> Any:
+    """The array that a value of a high type stands for where a function takes arrays: what its `__jax_array__` gives."""
+    return value.__jax_array__() if hasattr(value, "__jax_array__") and is_high_value(value) else value
+

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jaxlite.core import config, dtypes, source
-from jaxlite.core.aval import Ints
+from jaxlite.core.aval import Ints, high_types
 from jaxlite.core.filtering import hide_own_frames
-from jaxlite.core.staging import StagingTrace
+from jaxlite.core.staging import StagingTrace, high
 from jaxlite.core.symbolic import Dim
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.tree import tree_map
@@ -43,6 +43,7 @@ def api(fun: F) -> F:
         nonlocal call, compiled, static
         static = [name for name in plain.__annotations__ if name != "return"]
         call = compiled = eager_jit(fun, static_argnames=static) if static else eager_jit(fun)
+        call._jitted.takes_arrays = True
         return compiled(*args, **kwargs)
 
     call = compiled = compile_first
@@ -58,8 +59,9 @@ def api(fun: F) -> F:
             def wrapper(x, /):
                 try:
                     trace = state.trace
-                    as_call = trace is eager_trace or type(trace) is not StagingTrace and _is_checked()
-                    return call(x) if as_call else fun(x)
+                    if trace is eager_trace or type(trace) is not StagingTrace and _is_checked():
+                        return call(x)
+                    return fun(low(x)) if high_types.exist else fun(x)
                 except Exception as error:
                     hide_own_frames(error)
                     raise
@@ -68,8 +70,9 @@ def api(fun: F) -> F:
             def wrapper(x, y, /):
                 try:
                     trace = state.trace
-                    as_call = trace is eager_trace or type(trace) is not StagingTrace and _is_checked()
-                    return call(x, y) if as_call else fun(x, y)
+                    if trace is eager_trace or type(trace) is not StagingTrace and _is_checked():
+                        return call(x, y)
+                    return fun(low(x), low(y)) if high_types.exist else fun(x, y)
                 except Exception as error:
                     hide_own_frames(error)
                     raise
@@ -92,6 +95,8 @@ def api(fun: F) -> F:
                     # A list where a key is needed: the next call may have one, and to fail takes long.
                     call = tolerant
                     return tolerant(*args, **kwargs)
+                if high_types.exist:
+                    args = tuple(map(low, args))
                 pinned = trace.pin_here()
                 try:
                     return fun(*args, **kwargs)
@@ -162,6 +167,11 @@ def is_array_like(x) -> bool:
     return isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) or hasattr(x, "__jax_array__")
 
 
+def low(x):
+    """The array that a value of a high type stands for, if it is one; everything else as it is."""
+    return high().as_array(x) if high_types.exist else x
+
+
 def check_arrays(name: str, *args) -> None:
     """Raises TypeError, naming the function and the position, for arguments that are not arrays or scalars."""
     for position, arg in enumerate(args):
@@ -173,7 +183,7 @@ def check_arrays(name: str, *args) -> None:
 def as_arrays(name: str, *args):
     """The arguments as arrays or tracers: one value for one argument, else a list. No promotion."""
     if len(args) == 1 and isinstance(args[0], Tracer):
-        return args[0]
+        return low(args[0]) if high_types.exist else args[0]
     check_arrays(name, *args)
     return as_array(args[0]) if len(args) == 1 else [as_array(arg) for arg in args]
 
@@ -181,7 +191,7 @@ def as_arrays(name: str, *args):
 def as_array(x):
     """An array or tracer for an array-like; scalars keep their weak type."""
     if isinstance(x, (ArrayImpl, Tracer)):
-        return x
+        return low(x) if high_types.exist else x
     if hasattr(x, "__jax_array__"):
         return x.__jax_array__()
     aval = aval_of(x)

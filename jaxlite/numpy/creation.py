@@ -21,7 +21,7 @@ from jaxlite.core.tree import tree_leaves, tree_map
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, with_arrays
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, check_arrays, scalar, unwrapped
+from jaxlite.numpy.api import api, as_array, check_arrays, low, scalar, unwrapped
 from lowering import platforms, xla
 
 # --- from data ---------------------------------------------------------------------------------------
@@ -51,6 +51,7 @@ def array(object, dtype=None, copy: bool = True, order: str | None = "K", ndmin:
         dtype = dtypes.check_user_dtype_supported(dtype, "array")
     elif type(object) is np.ndarray and object.dtype == dtypes.float0:
         return object
+    object = low(object)
     if type(object) not in AVAL_OF and not isinstance(object, Tracer):
         object = unwrapped([object])[0] if isinstance(object, (int, float, complex)) else _from_other(object, dtype)
         copy = copy and isinstance(object, np.ndarray)  # what was joined from parts is new
@@ -486,6 +487,7 @@ def _filled(name: str, fill_value, shape: Ints, dtype, weak: bool):
 
 def _like(a, dtype, shape, is_placed: bool, name: str) -> tuple[Any, tuple[Ints, Any, bool]]:
     """An array as an example; its shape, dtype and weak type, where the arguments do not say otherwise."""
+    a = low(a)
     if not (hasattr(a, "shape") and hasattr(a, "dtype")):
         a = (with_arrays([a]) or [a])[0]
         check_arrays(name, a)

@@ -16,7 +16,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import reductions
-from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes
+from jaxlite.numpy.api import api, as_array, check_arrays, low, promote_dtypes
 from jaxlite.numpy.contractions import LETTERS, Step, plan, product
 
 _UNKNOWN = 64  # what an extent counts that is not known
@@ -44,6 +44,7 @@ def einsum(subscripts, /, *operands, out: None = None, optimize: str | bool | li
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
     spec, operands = _parse_arguments(subscripts, operands)
     check_arrays("einsum", *operands)
+    operands = tuple(map(low, operands))
     inputs, output = _parse(spec, tuple([aval_of(operand).shape for operand in operands]))
     if isinstance(optimize, list):
         optimize = tuple(tuple(step) if isinstance(step, (tuple, list)) else step for step in optimize)  # type: ignore[assignment]

@@ -28,7 +28,17 @@ from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import creation, joining
-from jaxlite.numpy.api import api, as_array, as_arrays, canonical_axes, check_arrays, each_axis, is_array_like, scalar
+from jaxlite.numpy.api import (
+    api,
+    as_array,
+    as_arrays,
+    canonical_axes,
+    check_arrays,
+    each_axis,
+    is_array_like,
+    low,
+    scalar,
+)
 from jaxlite.numpy.creation import shape_of
 from jaxlite.numpy.index_plan import write
 from lowering.xla import VERSION
@@ -139,6 +149,7 @@ def reshape(a, shape, order: str = "C", *, copy: bool | None = None, out_shardin
     Raises: TypeError if the sizes do not match.
     """
     check_arrays("reshape", a)
+    a = low(a)
     old = aval_of(a).shape
     total = math.prod(old)
     new = _new_shape(shape, total, old)

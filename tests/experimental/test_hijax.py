@@ -29,10 +29,14 @@ class Quantized:
     values: Any
     scale: Any
 
+    def __jax_array__(self):
+        return dequantize(self)
+
 
 @dataclass(frozen=True)
 class QuantizedType(HiType):
     shape: tuple[int, ...]
+    __jax_array__ = hijax.aval_method(lambda self: dequantize(self))
 
     def lo_ty(self):
         return [jax.core.ShapedArray(self.shape, np.dtype("int8")), jax.core.ShapedArray((), np.dtype("float32"))]
@@ -98,6 +102,17 @@ def test_arguments_and_results_of_jit():
     lowered = jax.jit(dequantize).lower(Q)
     assert "tensor<2x3xi8>" in lowered.as_text()
     np.testing.assert_allclose(jax.jit(dequantize).lower(Q).compile()(Q), X * 0.5)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
+def test_functions_of_arrays_take_values_that_stand_for_arrays(wrap):
+    dense = np.asarray(dequantize(Q))
+    functions = [jnp.sin, jnp.sum, jnp.array, jnp.zeros_like, lambda q: jnp.dot(q, X.T), lambda q: jnp.einsum("ij->ji", q),
+                 lambda q: jnp.reshape(q, (3, 2)), lambda q: jnp.asarray(X) + q, lambda q: jnp.clip(q, 0, 1)]
+    found = [wrap(function)(Q) for function in functions]
+    expected = [function(jnp.asarray(dense)) for function in functions]
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
 def test_a_call_is_traced_once_and_again_for_other_types():

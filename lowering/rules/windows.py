@@ -142,16 +142,24 @@ def _monoid_combine(monoid: str) -> Combine:
 _WIDER = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 _SEGMENTS = 8  # of a long axis that are added up side by side
 _LONG = 4096  # elements along an axis from which on that pays for another loop
+_WIDTH = 4  # elements of a row that a turn of the loop adds up
+# Rows for which that pays. Before jaxlib 0.11 a loop inside of a loop is one function only if it reads and writes few bytes.
+_SHORT, _SMALL, _LARGE = 12, 32, 400
 # Of memory: bytes of a line of the cache and of a page; lines that the cache has for each of the places in a page, and pages,
 # up to which a column's elements stay near.
 _LINE, _PAGE, _WAYS, _PAGES = 64, 4096, 16, 512
+
+
+def _wider(dtype: Any) -> Any:
+    """A dtype in which the product of several elements is in range, if there is one: infinity times 0 is NaN."""
+    return np.dtype(_WIDER.get(dtype.name, dtype))
 
 
 def _accumulator(name: str, dtype: Any) -> Any:
     """The dtype of running totals. A wider one costs a loop nothing and keeps long sums exact; products and
     log-sum-exps lose little by rounding, unless the dtype is narrow."""
     if name == "cumsum" or dtype.name in ("float16", "bfloat16") and name in ("cumprod", "cumlogsumexp"):
-        return np.dtype(_WIDER.get(dtype.name, dtype))
+        return _wider(dtype)
     return dtype
 
 
@@ -185,6 +193,8 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
             totals = _in_segments(ctx, x, shape, run)
         elif is_static and axis == len(shape) - 1 and _has_far_columns(rows, size * working.itemsize):
             totals = _by_loop_turned(ctx, x, shape, run)
+        elif rows == 1 and ctx.in_loop and name != "cumlogsumexp" and _pays_in_loop(size):
+            totals = _several_a_turn(ctx, x, shape, run._replace(wide=_wider(working)) if name == "cumprod" else run)
         else:
             totals = _by_loop(ctx, x, shape, run)[1]
         totals = _cast(ctx, totals, shape, working, dtype)
@@ -229,8 +239,7 @@ def _in_segments(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
     neutral = ctx.constant(run.start, run.dtype)
     x = ctx.value("stablehlo.reshape", [pad(ctx, x, neutral, shape, padding, run.dtype)], split, run.dtype)
     run = run._replace(axis=axis + 1)
-    # A product of many elements is soon out of range, and infinity times 0 is NaN.
-    wide = np.dtype(_WIDER.get(run.dtype.name, run.dtype))
+    wide = _wider(run.dtype)
     totals, _ = _by_loop(ctx, x, split, run._replace(wide=wide), is_kept=False)
     one = (*shape[:axis], 1, 1, *shape[axis + 1:])
     before = [ctx.constant(run.start.astype(wide), wide, one)]  # what comes before each segment
@@ -263,12 +272,29 @@ def _by_loop_turned(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
     return ctx.transposed(_by_loop(ctx, x, turned, run._replace(axis=0))[1], turned, [*range(1, last + 1), 0], run.dtype)
 
 
-def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, total: Any = None, is_kept: bool = True) -> tuple[Any, Any]:
-    """The totals and the running totals, element after element, in place.
+def _pays_in_loop(size: int) -> bool:
+    """Whether the totals of one row are several a turn, inside of another loop. Elsewhere compiling takes longer than that saves."""
+    return size >= _SHORT and not (xla.HAS_OLDER_EMITTER and _SMALL < size < _LARGE)
+
+
+def _several_a_turn(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
+    """The running totals of one row. Each turn of the loop waits for the total before it, and so does more than one."""
+    low, high = (-shape[run.axis] % _WIDTH, 0) if run.reverse else (0, -shape[run.axis] % _WIDTH)
+    padding = [(low, high) if dimension == run.axis else (0, 0) for dimension in range(len(shape))]
+    padded = tuple(low + size + high for (low, high), size in zip(padding, shape, strict=True))
+    neutral = ctx.constant(run.start, run.dtype)
+    _, totals = _by_loop(ctx, pad(ctx, x, neutral, shape, padding, run.dtype), padded, run, width=_WIDTH)
+    return pad(ctx, totals, neutral, padded, padding, run.dtype, -1)
+
+
+def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, total: Any = None, is_kept: bool = True,
+             width: int = 1) -> tuple[Any, Any]:
+    """The totals and the running totals, element after element, in place if one at a time.
 
     Args:
       total: what the totals start with, if not with the identity.
       is_kept: whether the running totals are wanted.
+      width: how many elements a turn adds up, of which the axis has a multiple.
     """
     axis, reverse, combination, start, dtype, wide = run
     i32, size = np.dtype(np.int32), shape[axis]
@@ -276,26 +302,32 @@ def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, total: Any = N
     total = ctx.constant(start.astype(wide), wide, slice_shape) if total is None else total
     operands = [ctx.constant(0, i32), total, x]
     types = [ctx.tensor_type((), i32), ctx.tensor_type(slice_shape, wide), ctx.tensor_type(shape, dtype)]
+    if width > 1:  # XLA copies an array that is read after it was written to
+        operands.append(ctx.constant(start, dtype, shape))
+        types.append(types[-1])
     loop = ctx.op("stablehlo.while", operands, types, regions=2)
     test = ctx.region(loop, 0, types)
     counter = test.arguments[0]
     test.op("stablehlo.return", [test.compare(counter, test.count(size, i32), "LT")], [])
     body = ctx.region(loop, 1, types)
-    counter, total, values = body.arguments
+    counter, total, *arrays = body.arguments
+    values, before, part = arrays[0], total, None
     zero = body.constant(0, i32)
-    position = counter
-    if reverse:
-        position = body.value("stablehlo.subtract", [body.count(size - 1, i32), counter], (), i32)
-    where = [position if dimension == axis else zero for dimension in range(len(shape))]
-    element = body.value("stablehlo.dynamic_slice", [values, *where], slice_shape, dtype,
-                         slice_sizes=ctx.i64s(slice_shape))
-    total = combination(body, total, _cast(body, element, slice_shape, dtype, wide), slice_shape, wide)
-    if is_kept:
-        values = body.value("stablehlo.dynamic_update_slice",
-                            [values, _cast(body, total, slice_shape, wide, dtype), *where], shape, dtype)
-    counter = body.value("stablehlo.add", [counter, body.constant(1, i32)], (), i32)
-    body.op("stablehlo.return", [counter, total, values], [])
-    return loop.results[1], loop.results[2]
+    for turn in range(width):
+        position = body.value("stablehlo.add", [counter, body.constant(turn, i32)], (), i32) if turn else counter
+        if reverse:
+            position = body.value("stablehlo.subtract", [body.count(size - 1, i32), position], (), i32)
+        where = [position if dimension == axis else zero for dimension in range(len(shape))]
+        element = _cast(body, body.value("stablehlo.dynamic_slice", [values, *where], slice_shape, dtype,
+                                         slice_sizes=ctx.i64s(slice_shape)), slice_shape, dtype, wide)
+        part = combination(body, part, element, slice_shape, wide) if turn else element
+        total = combination(body, before, part, slice_shape, wide)
+        if is_kept:
+            arrays[-1] = body.value("stablehlo.dynamic_update_slice",
+                                    [arrays[-1], _cast(body, total, slice_shape, wide, dtype), *where], shape, dtype)
+    counter = body.value("stablehlo.add", [counter, body.constant(width, i32)], (), i32)
+    body.op("stablehlo.return", [counter, total, *arrays], [])
+    return loop.results[1], loop.results[-1]
 
 
 def _cast(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, to: Any) -> Any:

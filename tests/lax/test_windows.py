@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import ml_dtypes
 import numpy as np
@@ -218,6 +219,36 @@ def test_a_segment_of_a_long_product_may_leave_the_range_of_float32():
     x = np.ones(6000, f32)
     x[0], x[800:1040], x[5000] = 2.0**-120, 2, -0.5  # the second eighth is a factor of 2**240
     np.testing.assert_array_equal(lax.cumprod(x), np.cumprod(x))
+
+
+@pytest.mark.parametrize("name", [name for name in CUMULATIVE if name != "cumlogsumexp"])
+@pytest.mark.parametrize("shape, axis, dtype", [((30,), 0, f32), ((1, 28, 1), 1, np.int32), ((401,), 0, bfloat16)])
+def test_one_row_in_a_loop_adds_up_several_elements_a_turn(name, shape, axis, dtype, rng):
+    x = rng.choice([1, -1, 2], (2, *shape), p=[0.6, 0.38, 0.02]).astype(dtype)
+    for reverse in (False, True):
+        lowered = jaxlite.jit(lambda x, reverse=reverse: lax.map(lambda row: getattr(lax, name)(row, axis, reverse), x)).lower(x)
+        assert lowered.as_text().count("stablehlo.dynamic_update_slice") == 4 + 1
+        expected = np.stack([accumulated(name, row, axis, reverse) for row in x])
+        np.testing.assert_array_equal(lowered.compile()(x), expected.astype(dtype))
+
+
+@pytest.mark.parametrize("shape", [(2, 30), (11,)])
+def test_several_rows_and_few_elements_are_added_up_one_a_turn(shape):
+    program = jaxlite.jit(lambda x: lax.map(lambda x: lax.cumsum(x, x.ndim - 1), x))
+    lowered = program.lower(jaxlite.ShapeDtypeStruct((3, *shape), f32))
+    assert lowered.as_text().count("stablehlo.dynamic_update_slice") == 1 + 1
+
+
+def test_nothing_is_copied_in_each_turn():
+    program = jaxlite.jit(lambda x: lax.map(lax.cumsum, x))
+    text = program.lower(jaxlite.ShapeDtypeStruct((3, 1000), f32)).compile().as_text()
+    assert not re.search(r"= f32\[1000\]\S* copy\(", text)
+
+
+def test_zero_stays_zero_in_a_product_in_a_loop():
+    x = np.full((2, 30), 1e38, f32)
+    x[:, 0] = 0  # infinity, which the product of the others would be, times 0 is NaN
+    np.testing.assert_array_equal(jaxlite.jit(lambda x: lax.map(lax.cumprod, x))(x), np.zeros((2, 30)))
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "cumlogsumexp"])

@@ -145,9 +145,8 @@ _LONG = 4096  # elements along an axis from which on that pays for another loop
 _WIDTH = 4  # elements of a row that a turn of the loop adds up
 # Rows for which that pays. Before jaxlib 0.11 a loop inside of a loop is one function only if it reads and writes few bytes.
 _SHORT, _SMALL, _LARGE = 12, 32, 400
-# Of memory: bytes of a line of the cache and of a page; lines that the cache has for each of the places in a page, and pages,
-# up to which a column's elements stay near.
-_LINE, _PAGE, _WAYS, _PAGES = 64, 4096, 16, 512
+_BLOCK = 8  # elements, of several rows, that are added to their totals side by side
+_I32 = np.dtype(np.int32)
 
 
 def _wider(dtype: Any) -> Any:
@@ -191,10 +190,10 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
         x = _cast(ctx, x, shape, dtype, working)
         if is_long:
             totals = _in_segments(ctx, x, shape, run)
-        elif is_static and axis == len(shape) - 1 and _has_far_columns(rows, size * working.itemsize):
-            totals = _by_loop_turned(ctx, x, shape, run)
         elif rows == 1 and ctx.in_loop and name != "cumlogsumexp" and _pays_in_loop(size):
             totals = _several_a_turn(ctx, x, shape, run._replace(wide=_wider(working)) if name == "cumprod" else run)
+        elif is_static and not ctx.builder.is_split and math.prod(shape[:axis]) > _rows_of_a_block(shape, axis):
+            totals = _in_blocks(ctx, x, shape, run)
         else:
             totals = _by_loop(ctx, x, shape, run)[1]
         totals = _cast(ctx, totals, shape, working, dtype)
@@ -257,21 +256,6 @@ def _in_segments(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
     return pad(ctx, values, neutral, full, padding, run.dtype, -1)
 
 
-def _has_far_columns(rows: int, stride: int) -> bool:
-    """Whether the elements of a column, so many bytes from each other, are in too many pages, or compete for few places of
-    the cache, which they do if the stride has a power of two in it."""
-    shared = math.gcd(stride, _PAGE)
-    return min(rows, rows * stride // _PAGE) > _PAGES or shared > _LINE and rows > _WAYS * _PAGE // shared
-
-
-def _by_loop_turned(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
-    """The running totals along the last axis, which is the first one meanwhile: two kernels more, to compile and to run."""
-    last = len(shape) - 1
-    turned = (shape[last], *shape[:last])
-    x = ctx.transposed(x, shape, [last, *range(last)], run.dtype)
-    return ctx.transposed(_by_loop(ctx, x, turned, run._replace(axis=0))[1], turned, [*range(1, last + 1), 0], run.dtype)
-
-
 def _pays_in_loop(size: int) -> bool:
     """Whether the totals of one row are several a turn, inside of another loop. Elsewhere compiling takes longer than that saves."""
     return size >= _SHORT and not (xla.HAS_OLDER_EMITTER and _SMALL < size < _LARGE)
@@ -282,52 +266,112 @@ def _several_a_turn(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
     low, high = (-shape[run.axis] % _WIDTH, 0) if run.reverse else (0, -shape[run.axis] % _WIDTH)
     padding = [(low, high) if dimension == run.axis else (0, 0) for dimension in range(len(shape))]
     padded = tuple(low + size + high for (low, high), size in zip(padding, shape, strict=True))
-    neutral = ctx.constant(run.start, run.dtype)
-    _, totals = _by_loop(ctx, pad(ctx, x, neutral, shape, padding, run.dtype), padded, run, width=_WIDTH)
+    neutral, one = ctx.constant(run.start, run.dtype), (1,) * len(shape)
+    zero = ctx.constant(0, _I32)
+
+    def step(body: Any, turn: Any, state: Sequence[Any]) -> list[Any]:
+        before, values, totals = state
+        first, part, total = body.value("stablehlo.multiply", [turn, body.constant(_WIDTH, _I32)], (), _I32), None, before
+        for offset in range(_WIDTH):
+            number = body.value("stablehlo.add", [first, body.constant(offset, _I32)], (), _I32)
+            where = [zero] * len(shape)
+            where[run.axis] = _position(body, number, padded[run.axis], run)
+            element = _read(body, values, where, one, run)
+            part = element if part is None else run.combination(body, part, element, one, run.wide)
+            total = run.combination(body, before, part, one, run.wide)
+            totals = _write(body, totals, total, where, padded, one, run)
+        return [total, values, totals]
+
+    row = ctx.tensor_type(padded, run.dtype)
+    state = [ctx.constant(run.start.astype(run.wide), run.wide, one), pad(ctx, x, neutral, shape, padding, run.dtype),
+             ctx.constant(run.start, run.dtype, padded)]  # XLA copies an array that is read after it was written to
+    *_, totals = _turns(ctx, padded[run.axis] // _WIDTH, state, [ctx.tensor_type(one, run.wide), row, row], step)
     return pad(ctx, totals, neutral, padded, padding, run.dtype, -1)
 
 
-def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, total: Any = None, is_kept: bool = True,
-             width: int = 1) -> tuple[Any, Any]:
-    """The totals and the running totals, element after element, in place if one at a time.
+def _rows_of_a_block(shape: Sequence[int], axis: int) -> int:
+    """How many rows, each of all that follows the axis, a block has."""
+    return max(1, _BLOCK // math.prod(shape[axis + 1:]))
+
+
+def _in_blocks(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
+    """The running totals of a few rows after those of a few others, as elements of many rows are far from each other: in many
+    pages, or in the same places of the cache. The last block, if it is not full, does some rows again."""
+    rows, size, rest = math.prod(shape[:run.axis]), shape[run.axis], tuple(shape[run.axis + 1:])
+    count = _rows_of_a_block(shape, run.axis)
+    flat, block = (rows, size, *rest), (count, 1, *rest)
+    whole, wide = ctx.tensor_type(flat, run.dtype), ctx.tensor_type(block, run.wide)
+
+    def rows_step(body: Any, turn: Any, state: Sequence[Any]) -> list[Any]:
+        first = body.value("stablehlo.multiply", [turn, body.constant(count, _I32)], (), _I32)
+        first = body.value("stablehlo.minimum", [first, body.constant(rows - count, _I32)], (), _I32)
+
+        def step(inner: Any, turn: Any, state: Sequence[Any]) -> list[Any]:
+            total, first, values, totals = state
+            where = [first, _position(inner, turn, size, run), *[inner.constant(0, _I32)] * len(rest)]
+            total = run.combination(inner, total, _read(inner, values, where, block, run), block, run.wide)
+            return [total, first, values, _write(inner, totals, total, where, flat, block, run)]
+
+        start = body.constant(run.start.astype(run.wide), run.wide, block)
+        _, _, *state = _turns(body, size, [start, first, *state], [wide, body.tensor_type((), _I32), whole, whole], step)
+        return state
+
+    state = [ctx.value("stablehlo.reshape", [x], flat, run.dtype), ctx.constant(run.start, run.dtype, flat)]
+    *_, totals = _turns(ctx, -(-rows // count), state, [whole, whole], rows_step)
+    return ctx.value("stablehlo.reshape", [totals], shape, run.dtype)
+
+
+def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, total: Any = None, is_kept: bool = True) -> tuple[Any, Any]:
+    """The totals and the running totals, element after element, in place.
 
     Args:
       total: what the totals start with, if not with the identity.
       is_kept: whether the running totals are wanted.
-      width: how many elements a turn adds up, of which the axis has a multiple.
     """
-    axis, reverse, combination, start, dtype, wide = run
-    i32, size = np.dtype(np.int32), shape[axis]
-    slice_shape = tuple(1 if dimension == axis else extent for dimension, extent in enumerate(shape))
-    total = ctx.constant(start.astype(wide), wide, slice_shape) if total is None else total
-    operands = [ctx.constant(0, i32), total, x]
-    types = [ctx.tensor_type((), i32), ctx.tensor_type(slice_shape, wide), ctx.tensor_type(shape, dtype)]
-    if width > 1:  # XLA copies an array that is read after it was written to
-        operands.append(ctx.constant(start, dtype, shape))
-        types.append(types[-1])
-    loop = ctx.op("stablehlo.while", operands, types, regions=2)
+    part = tuple(1 if dimension == run.axis else extent for dimension, extent in enumerate(shape))
+    total = ctx.constant(run.start.astype(run.wide), run.wide, part) if total is None else total
+
+    def step(body: Any, turn: Any, state: Sequence[Any]) -> list[Any]:
+        total, values = state
+        where = [body.constant(0, _I32)] * len(shape)
+        where[run.axis] = _position(body, turn, shape[run.axis], run)
+        total = run.combination(body, total, _read(body, values, where, part, run), part, run.wide)
+        return [total, _write(body, values, total, where, shape, part, run) if is_kept else values]
+
+    types = [ctx.tensor_type(part, run.wide), ctx.tensor_type(shape, run.dtype)]
+    total, values = _turns(ctx, shape[run.axis], [total, x], types, step)
+    return total, values
+
+
+def _turns(ctx: Any, count: Any, state: Sequence[Any], types: Sequence[Any],
+           step: Callable[[Any, Any, Sequence[Any]], list[Any]]) -> list[Any]:
+    """What a loop makes of a state: in each turn `step` gets a context, the number of the turn and the state."""
+    types = [ctx.tensor_type((), _I32), *types]
+    loop = ctx.op("stablehlo.while", [ctx.constant(0, _I32), *state], types, regions=2)
     test = ctx.region(loop, 0, types)
-    counter = test.arguments[0]
-    test.op("stablehlo.return", [test.compare(counter, test.count(size, i32), "LT")], [])
+    test.op("stablehlo.return", [test.compare(test.arguments[0], test.count(count, _I32), "LT")], [])
     body = ctx.region(loop, 1, types)
-    counter, total, *arrays = body.arguments
-    values, before, part = arrays[0], total, None
-    zero = body.constant(0, i32)
-    for turn in range(width):
-        position = body.value("stablehlo.add", [counter, body.constant(turn, i32)], (), i32) if turn else counter
-        if reverse:
-            position = body.value("stablehlo.subtract", [body.count(size - 1, i32), position], (), i32)
-        where = [position if dimension == axis else zero for dimension in range(len(shape))]
-        element = _cast(body, body.value("stablehlo.dynamic_slice", [values, *where], slice_shape, dtype,
-                                         slice_sizes=ctx.i64s(slice_shape)), slice_shape, dtype, wide)
-        part = combination(body, part, element, slice_shape, wide) if turn else element
-        total = combination(body, before, part, slice_shape, wide)
-        if is_kept:
-            arrays[-1] = body.value("stablehlo.dynamic_update_slice",
-                                    [arrays[-1], _cast(body, total, slice_shape, wide, dtype), *where], shape, dtype)
-    counter = body.value("stablehlo.add", [counter, body.constant(width, i32)], (), i32)
-    body.op("stablehlo.return", [counter, total, *arrays], [])
-    return loop.results[1], loop.results[-1]
+    turn, *state = body.arguments
+    state = step(body, turn, state)
+    turn = body.value("stablehlo.add", [turn, body.constant(1, _I32)], (), _I32)
+    body.op("stablehlo.return", [turn, *state], [])
+    return list(loop.results)[1:]
+
+
+def _position(body: Any, turn: Any, size: Any, run: _Run) -> Any:
+    """Where along the axis the elements of a turn are."""
+    return body.value("stablehlo.subtract", [body.count(size - 1, _I32), turn], (), _I32) if run.reverse else turn
+
+
+def _read(body: Any, values: Any, where: Sequence[Any], part: tuple[int, ...], run: _Run) -> Any:
+    element = body.value("stablehlo.dynamic_slice", [values, *where], part, run.dtype, slice_sizes=body.i64s(part))
+    return _cast(body, element, part, run.dtype, run.wide)
+
+
+def _write(body: Any, values: Any, total: Any, where: Sequence[Any], shape: Sequence[int], part: tuple[int, ...],
+           run: _Run) -> Any:
+    total = _cast(body, total, part, run.wide, run.dtype)
+    return body.value("stablehlo.dynamic_update_slice", [values, total, *where], shape, run.dtype)
 
 
 def _cast(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, to: Any) -> Any:

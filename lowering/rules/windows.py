@@ -146,6 +146,9 @@ _WIDTH = 4  # elements of a row that a turn of the loop adds up
 # Rows for which that pays. Before jaxlib 0.11 a loop inside of a loop is one function only if it reads and writes few bytes.
 _SHORT, _SMALL, _LARGE = 12, 32, 400
 _BLOCK = 8  # elements, of several rows, that are added to their totals side by side
+# Of memory: bytes of a line of the cache and of a page; lines that the cache has for each of the places in a page, and pages,
+# up to which elements that are added up at the same time are near.
+_LINE, _PAGE, _WAYS, _PAGES = 64, 4096, 16, 512
 _I32 = np.dtype(np.int32)
 
 
@@ -192,7 +195,9 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
             totals = _in_segments(ctx, x, shape, run)
         elif rows == 1 and ctx.in_loop and name != "cumlogsumexp" and _pays_in_loop(size):
             totals = _several_a_turn(ctx, x, shape, run._replace(wide=_wider(working)) if name == "cumprod" else run)
-        elif is_static and not ctx.builder.is_split and math.prod(shape[:axis]) > _rows_of_a_block(shape, axis):
+        elif is_static and ctx.builder.is_split and axis == len(shape) - 1 and _are_far(rows, size * working.itemsize):
+            totals = _by_loop_turned(ctx, x, shape, run)
+        elif is_static and not ctx.builder.is_split and _pays_in_blocks(shape, axis, working.itemsize):
             totals = _in_blocks(ctx, x, shape, run)
         else:
             totals = _by_loop(ctx, x, shape, run)[1]
@@ -289,14 +294,37 @@ def _several_a_turn(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
     return pad(ctx, totals, neutral, padded, padding, run.dtype, -1)
 
 
+def _are_far(rows: int, stride: int) -> bool:
+    """Whether elements of as many rows, so many bytes from each other, are in too many pages, or compete for few places of the
+    cache, which they do if the stride has a power of two in it."""
+    shared = math.gcd(stride, _PAGE)
+    return min(rows, rows * stride // _PAGE) > _PAGES or shared > _LINE and rows > _WAYS * _PAGE // shared
+
+
+def _by_loop_turned(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
+    """The running totals along the last axis, which is the first one meanwhile: two kernels more, but rows stay on their devices."""
+    last = len(shape) - 1
+    turned = (shape[last], *shape[:last])
+    x = ctx.transposed(x, shape, [last, *range(last)], run.dtype)
+    return ctx.transposed(_by_loop(ctx, x, turned, run._replace(axis=0))[1], turned, [*range(1, last + 1), 0], run.dtype)
+
+
+def _pays_in_blocks(shape: Sequence[int], axis: int, itemsize: int) -> bool:
+    """Whether the totals of a few rows are made at a time. With jaxlib 0.10 they are, as a loop over a few elements is compiled as
+    one function, in half the time."""
+    rows, each, rest = math.prod(shape[:axis]), math.prod(shape[axis:]), math.prod(shape[axis + 1:])
+    if rows <= _rows_of_a_block(shape, axis):
+        return False
+    return rest <= 2 * _BLOCK if xla.HAS_OLDER_EMITTER else _are_far(rows, each * itemsize)
+
+
 def _rows_of_a_block(shape: Sequence[int], axis: int) -> int:
     """How many rows, each of all that follows the axis, a block has."""
     return max(1, _BLOCK // math.prod(shape[axis + 1:]))
 
 
 def _in_blocks(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
-    """The running totals of a few rows after those of a few others, as elements of many rows are far from each other: in many
-    pages, or in the same places of the cache. The last block, if it is not full, does some rows again."""
+    """The running totals of a few rows after those of a few others. The last block, if it is not full, does some rows again."""
     rows, size, rest = math.prod(shape[:run.axis]), shape[run.axis], tuple(shape[run.axis + 1:])
     count = _rows_of_a_block(shape, run.axis)
     flat, block = (rows, size, *rest), (count, 1, *rest)

@@ -80,14 +80,15 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert result.sharding == on(None, "y")
         np.testing.assert_allclose(result, fun(jnp.asarray(x)), rtol=1e-5, atol=1e-5)
 
-    def test_lines_that_are_not_split_are_sorted_where_they_are():
+    def test_lines_that_are_not_split_are_sorted_and_added_up_where_they_are():
         x = np.random.default_rng(0).integers(0, 99, (64, 2048)).astype(np.float32)
         split = jax.device_put(x, on("x"))
-        compiled = jax.jit(lambda x: (jnp.argsort(x, 1), jnp.sort(x.T, 0))).lower(split).compile()
+        compiled = jax.jit(lambda x: (jnp.argsort(x, 1), jnp.sort(x.T, 0), jnp.cumsum(x, 1))).lower(split).compile()
         assert not re.search("all-gather|all-reduce|all-to-all|collective-permute", compiled.as_text())
-        order, ordered = compiled(split)
+        order, ordered, totals = compiled(split)
         np.testing.assert_array_equal(order, np.argsort(x, 1, kind="stable"))
         np.testing.assert_array_equal(ordered, np.sort(x.T, 0))
+        np.testing.assert_array_equal(totals, np.cumsum(x, 1))
 
     def test_what_jit_is_asked_for():
         double = jax.jit(lambda x: (x * 2, x.sum()), in_shardings=on("y"), out_shardings=(on("x"), None))

@@ -262,7 +262,7 @@ def _in_segments(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
 
 
 def _pays_in_loop(size: int) -> bool:
-    """Whether the totals of one row are several a turn, inside of another loop. Elsewhere compiling takes longer than that saves."""
+    """Whether a turn adds up several elements of one row, inside of another loop: elsewhere compiling costs more."""
     return size >= _SHORT and not (xla.HAS_OLDER_EMITTER and _SMALL < size < _LARGE)
 
 
@@ -302,7 +302,7 @@ def _are_far(rows: int, stride: int) -> bool:
 
 
 def _by_loop_turned(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
-    """The running totals along the last axis, which is the first one meanwhile: two kernels more, but rows stay on their devices."""
+    """The running totals along the last axis, which is the first one meanwhile: two kernels more, but rows stay where they are."""
     last = len(shape) - 1
     turned = (shape[last], *shape[:last])
     x = ctx.transposed(x, shape, [last, *range(last)], run.dtype)
@@ -310,8 +310,8 @@ def _by_loop_turned(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
 
 
 def _pays_in_blocks(shape: Sequence[int], axis: int, itemsize: int) -> bool:
-    """Whether the totals of a few rows are made at a time. With jaxlib 0.10 they are, as a loop over a few elements is compiled as
-    one function, in half the time."""
+    """Whether the totals of a few rows are made at a time. With jaxlib 0.10 they are, as a loop over a few elements is compiled
+    as one function, in half the time."""
     rows, each, rest = math.prod(shape[:axis]), math.prod(shape[axis:]), math.prod(shape[axis + 1:])
     if rows <= _rows_of_a_block(shape, axis):
         return False

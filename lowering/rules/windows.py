@@ -302,7 +302,7 @@ def _are_far(rows: int, stride: int) -> bool:
 
 
 def _by_loop_turned(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
-    """The running totals along the last axis, which is the first one meanwhile: two kernels more, but rows stay where they are."""
+    """The running totals along the last axis, the first one meanwhile: two kernels more, but rows are not moved."""
     last = len(shape) - 1
     turned = (shape[last], *shape[:last])
     x = ctx.transposed(x, shape, [last, *range(last)], run.dtype)

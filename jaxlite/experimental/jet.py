@@ -87,8 +87,15 @@ def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], 
 
 
 def _like(term: Any, primal: Any) -> Any:
+    """A coefficient in the dtype of its primal; those of integers are floats."""
+    if getattr(term, "dtype", None) == dtypes.float0:
+        return None
     aval = aval_of(primal)
-    return shaping.convert(term, aval.dtype, aval.weak_type)
+    return shaping.convert(term, _float_for(aval.dtype), aval.weak_type)
+
+
+def _float_for(dtype: Any) -> Any:
+    return dtype if dtypes.issubdtype(dtype, np.inexact) else dtypes.canonicalize_dtype(float)
 
 
 def _evaluate(jaxpr: Jaxpr, inputs: Sequence[Series], order: int) -> list[Series]:
@@ -117,14 +124,34 @@ def _apply(primitive: Any, operands: list[Series], params: dict[str, Any], order
         jaxpr, consts = (closed.jaxpr, closed.consts) if isinstance(closed, ClosedJaxpr) else (closed, [])
         return _on_call(jaxpr, [*([const] for const in consts), *operands], order, params.get("name", name))
     operands = [[*operand, *[None] * (order + 1 - len(operand))] for operand in operands]
-    rule = _RULES.get(name)
     apply = partial(primitive.bind, **params)
+    whole = {aval_of(operand[0]).dtype for operand in operands if not _is_constant(operand)} & _WHOLE
+    if whole and name != "select_n":
+        return _apply_to_integers(primitive, apply, operands, params, order, whole)
+    rule = _RULES.get(name)
     if rule is not None:
         return [rule(order, apply, *operands)]
     if name in _LINEAR and all(_is_constant(operand) for operand in operands[_LINEAR[name]:]):
         outs = _linear(order, apply, operands, _LINEAR[name])
         return outs if primitive.multiple_results else outs[:1]
     return _nested(order, primitive, operands, params)
+
+
+def _apply_to_integers(primitive: Any, apply: Callable, operands: list[Series], params: dict[str, Any], order: int,
+                       whole: set[Any]) -> list[Series]:
+    """An operation on integers that have series: its value is that of the integers, its coefficients are those of floats."""
+    outs = apply(*[operand[0] for operand in operands])
+    values = outs if primitive.multiple_results else [outs]
+    count = _LINEAR.get(primitive.name)
+    if all(map(_is_constant, operands[:count])):  # what moves are positions
+        return [[value] for value in values]
+    floating = dtypes.canonicalize_dtype(float)
+    given = [[lax.convert_element_type(operand[0], floating), *operand[1:]]
+             if aval_of(operand[0]).dtype in whole and (count is None or place < count) else operand
+             for place, operand in enumerate(operands)]
+    if "new_dtype" in params:
+        params = {**params, "new_dtype": _float_for(params["new_dtype"])}
+    return [[value, *terms] for value, (_, *terms) in zip(values, _apply(primitive, given, params, order), strict=True)]
 
 
 def _is_constant(series: Series) -> bool:
@@ -136,7 +163,7 @@ def _is_constant(series: Series) -> bool:
 
 def _dense(series: Series, k: int) -> Any:
     term = series[k] if k < len(series) else None
-    return lax.full_like(series[0], 0) if term is None else term
+    return lax.full_like(series[0], 0, _float_for(aval_of(series[0]).dtype)) if term is None else term
 
 
 def _times(factor: float, term: Any) -> Any:
@@ -392,6 +419,7 @@ _LINEAR: dict[str, int | None] = dict.fromkeys(
     "neg real imag conj complex convert_element_type reduce_precision reshape broadcast_in_dim transpose squeeze expand_dims "
     "rev slice reduce_sum cumsum copy copy_p fft concatenate pad psum tile reduce_window_sum split symmetric_product "
     "optimization_barrier real_imag".split()) | dict.fromkeys(("dynamic_slice", "gather"), 1) | {"dynamic_update_slice": 2}
+_WHOLE = frozenset(map(np.dtype, "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()))
 # Calls: their parameter holds the program.
 _CALLS = {"jit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr", "remat": "jaxpr", "custom_jvp_call": "call_jaxpr",
           "custom_vjp_call": "call_jaxpr", "core_call": "call_jaxpr"}

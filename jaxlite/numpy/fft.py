@@ -15,6 +15,7 @@ from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints
 from jaxlite.core.filtering import boundary
+from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.lax.fft import FftType
@@ -278,14 +279,14 @@ def _frequency_arguments(name: str, n, d, dtype) -> tuple[int, Any]:
     if isinstance(d, (list, tuple)) or getattr(d, "ndim", 0):
         raise ValueError(f"The d argument of jnp.fft.{name} must be a scalar, got {d!r}")
     dtype = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
-    return operator.index(n), dtype
+    return n if is_symbolic(n) else operator.index(n), dtype
 
 
 @api
 def _frequencies(d, n: int, count: int, start: int, dtype: Any):
     """0, 1, ..., wrapped around to -start where that is positive, over n * d."""
     index = shaping.iota(dtypes.int32, count)
-    if start:
+    if is_symbolic(start) or start:
         wrapped = index >= (n + 1) // 2
         index = lax.select(wrapped, index - n, index)
     span = shaping.convert(as_array(d), dtype, False) * n

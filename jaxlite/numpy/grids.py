@@ -20,7 +20,7 @@ from jaxlite.core.array import ArrayImpl
 from jaxlite.core.aval import Ints
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
-from jaxlite.core.symbolic import as_size, is_symbolic
+from jaxlite.core.symbolic import as_size, is_symbolic, largest
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_map
 from jaxlite.core.values import aval_of
@@ -201,6 +201,8 @@ def _clipped(k, rows: int, columns: int):
     """A diagonal's number, where those that miss the matrix are all one: int32 holds it."""
     if isinstance(k, Tracer):
         return lax.clamp(np.int32(-rows), shaping.convert(k, np.int32, False), np.int32(columns))
+    if is_symbolic(rows) or is_symbolic(columns):
+        rows = columns = 1 << 30
     return np.int32(max(-rows, min(k, columns)))
 
 
@@ -254,9 +256,22 @@ def triu(m, k: int = 0):
 # --- indices of triangles and diagonals --------------------------------------------------------------
 
 
+def _count_below(rows: Any, columns: Any, k: int) -> Any:
+    """How many elements are on or below the k-th diagonal, of matrices whose sizes may be symbolic."""
+
+    def triangle(size: Any) -> Any:
+        return largest(size, 0) * (largest(size, 0) + 1) // 2
+
+    return largest(triangle(rows + k) - triangle(k) - triangle(rows + k - columns) + triangle(k - columns), 0)
+
+
 def _triangle_indices(n, k, m, upper: bool) -> tuple[Any, Any]:
     rows, columns = shape_of((n, n if m is None else m))
     k = operator.index(k)
+    if is_symbolic(rows) or is_symbolic(columns):
+        inside = _below(rows, columns, k - upper)
+        count = _count_below(columns, rows, -k) if upper else _count_below(rows, columns, k)
+        return searching.nonzero(~inside if upper else inside, size=count)
     below = np.tri(rows, columns, _clipped(k - upper, rows, columns), bool)
     row, column = np.nonzero(~below if upper else below)
     return asarray(row), asarray(column)

@@ -329,6 +329,11 @@ def _own_dtype(indices: list[Any], shape: Ints):
 
 def as_positions(index, size: int, wrap: bool, dtype):
     """An index of an axis in the given type, counted from the start; what is out of bounds stays so."""
+    if type(size) is Dim and wrap and isinstance(index, (int, np.ndarray)):
+        if not isinstance(index, int):
+            index = creation.asarray(index)
+        elif index < 0:
+            return shaping.convert((index + size).__jax_array__(), dtype, False)
     if type(index) is int:
         low, high = slicing.integer_limits(dtype)
         return dtype.type(min(max(index + size if wrap and index < 0 else index, low), high))

@@ -156,7 +156,7 @@ def slogdet(a, *, method: str | None = None) -> SlogdetResult:
         if is_complex(a):
             raise NotImplementedError("slogdet method='qr' not implemented for complex inputs")
         return SlogdetResult(*_slogdet_by_qr(a))
-    if a.shape[-1] <= 3 and dtypes.itemsize_bits(a.dtype) < 32:  # LAPACK factors no half floats
+    if dtypes.itemsize_bits(a.dtype) < 32 and a.shape[-1] <= 3:  # LAPACK factors no half floats
         value = det(shaping.convert(a, dtypes.float32, False))
         return SlogdetResult(*(shaping.convert(x, a.dtype, False) for x in (lax.sign(value), lax.log(lax.abs(value)))))
     return SlogdetResult(*_slogdet_by_lu(a, *lax_linalg.lu(shaping.stop_gradient(a))))

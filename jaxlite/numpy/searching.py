@@ -184,7 +184,7 @@ def true_positions(mask, size: int, fill: int = 0) -> tuple[Any, Any]:
         return shaping.full((size,), fill, dtype), shaping.full((), 0, dtype)
     rank = lax.cumsum(shaping.convert(mask, dtype, False), 0)
     found = rank[-1]
-    if not size:
+    if type(size) is int and not size:
         return shaping.full((0,), fill, dtype), found
     # Each true element writes its position at its rank; the others, and those that are too many, write to one more place.
     rest = shaping.full_like(rank, size)

@@ -436,7 +436,7 @@ def isin(element, test_elements, assume_unique: bool = False, invert: bool = Fal
     if not count or 0 in shape:
         return shaping.full(shape, bool(invert), dtypes.bool_)
     if method == "auto":
-        is_small = count <= 32 or type(element.size) is int and element.size * count <= _COMPARED
+        is_small = type(count) is int and (count <= 32 or type(element.size) is int and element.size * count <= _COMPARED)
         method = "compare_all" if is_small else "binary_search"
     if method == "compare_all":
         each = shaping.expand_dims(element, (len(shape),))

@@ -120,3 +120,14 @@ def test_bad_input():
         jet(lambda x, y: x, (1.0, 2.0), ((1.0,),))
     with pytest.raises(ValueError, match="term 0 of series 0 has the structure"):
         jet(lambda x: x["a"], ({"a": 1.0},), ((1.0,),))
+
+
+def test_series_of_integers_are_those_of_floats():
+    curves = {"sin": jnp.sin, "products": lambda x: x * x * 3, "division": lambda x: x / 2,
+              "branch": lambda x: jnp.where(x > 1, x, 2 * x),
+              "call": lambda x: jax.jit(lambda y: jnp.maximum(y, 1) ** 2)(x), "sum": lambda x: jnp.sum(jnp.stack([x, x * 2]))}
+    for name, fun in curves.items():
+        value, terms = jet(fun, (3,), ([1.0, 0.5],))
+        assert value.dtype == jax.eval_shape(fun, 3).dtype, name
+        np.testing.assert_allclose([value, *terms], [fun(3.0), *jet(fun, (3.0,), ([1.0, 0.5],))[1]], rtol=1e-6, err_msg=name)
+    assert [term.item() for term in jet(lambda i: jnp.arange(3.0)[i], (2,), ([1.0, 0.0],))[1]] == [0, 0]

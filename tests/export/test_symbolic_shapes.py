@@ -123,7 +123,18 @@ def matrices_and_derivatives(x):
             "qr": abs(jnp.linalg.qr(each)[1]), "tall": abs(jnp.linalg.qr(x)[1]), "grad": jaxlite.grad(loss)(x)}
 
 
-@pytest.mark.parametrize("fun", [shapes_that_are_computed, matrices_and_derivatives])
+def parts_of_matrices(x):
+    n, m = x.shape
+    indices = [jnp.tril_indices(n), jnp.triu_indices(n, 1), jnp.tril_indices(n, -1, m), jnp.triu_indices_from(x),
+               jnp.tril_indices_from(x, 7)]
+    return {"indices": [jnp.zeros((n, n + m), int).at[each].add(1) for each in indices],
+            "triangles": (jnp.triu(x), jnp.tril(x, 1)), "last": x.at[-1].set(3.0), "ends": x.at[np.array([-1, 0]), 0].add(1.0),
+            "frequencies": jnp.fft.fftfreq(n, 0.5),
+            "toeplitz": jaxlite.scipy.linalg.toeplitz(x[:, 0], x[0]), "hankel": jaxlite.scipy.linalg.hankel(x[:, 0]),
+            "isin": jnp.isin(x, x[:, 0]), "logdet": jnp.linalg.slogdet(x @ x.T + 9 * jnp.eye(n))}
+
+
+@pytest.mark.parametrize("fun", [shapes_that_are_computed, matrices_and_derivatives, parts_of_matrices])
 def test_sizes_that_are_values(fun):
     exported = export.export(jaxlite.jit(fun))(S(export.symbolic_shape("b, 3", constraints=["b >= 3"]), np.float32))
     x = jnp.asarray(np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32))

@@ -15,6 +15,7 @@ import numpy as np
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
+from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, check_arrays, is_complex, promote_dtypes, promote_dtypes_inexact, strong_arrays
@@ -33,9 +34,15 @@ def _float_matrix(values: np.ndarray):
 # --- constant along diagonals ------------------------------------------------------------------------
 
 
-def _lookup(sequence, index: np.ndarray):
-    """sequence[..., index] for a constant matrix of indices."""
+def _lookup(sequence, index):
+    """sequence[..., index] for a matrix of indices."""
     return jnp.take(sequence, index, axis=-1)
+
+
+def _rows_and_columns(rows: Any, columns: Any) -> Any:
+    """The numbers of rows and of columns, broadcast against each other; constants where the sizes are."""
+    arange = jnp.arange if is_symbolic(rows) or is_symbolic(columns) else np.arange
+    return arange(rows)[:, None], arange(columns)
 
 
 def _joined(first, second):
@@ -64,7 +71,8 @@ def toeplitz(c, r=None):
     rows, columns = aval_of(c).shape[-1], aval_of(r).shape[-1]
     # Diagonals from the upper right to the lower left corner.
     diagonals = _joined(jnp.flip(r[..., 1:], axis=-1), c)
-    return _lookup(diagonals, np.arange(rows)[:, None] - np.arange(columns) + max(columns - 1, 0))
+    row, column = _rows_and_columns(rows, columns)
+    return _lookup(diagonals, row - column + largest(columns - 1, 0))
 
 
 @api
@@ -80,7 +88,8 @@ def hankel(c, r=None):
     check_arrays("hankel", c)
     c, r = _vectors("hankel", c, jnp.zeros_like(c) if r is None else r)
     rows, columns = aval_of(c).shape[-1], aval_of(r).shape[-1]
-    return _lookup(_joined(c, r[..., 1:]), np.arange(rows)[:, None] + np.arange(columns))
+    row, column = _rows_and_columns(rows, columns)
+    return _lookup(_joined(c, r[..., 1:]), row + column)
 
 
 @api

@@ -18,6 +18,7 @@ from jaxlite.core.aval import Ints
 
 _SEARCHED = 7  # operands up to which all orders are compared
 _TIES, _KEPT = 4, 6  # equally cheap ways to divide a set, and orders of its product's letters, that are looked at
+_BATCHED = 1e-3  # of an operand that is copied if there is a batch of it, to tell equal orders apart
 _TURNED, _ROWS_MOVED = 0.25, 0.5  # what it costs to read a matrix by columns, and to move whole rows: parts of a copy
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -168,6 +169,8 @@ class _Operands:
                         made = product(first, second, self.kept(members), self.extents)
                         copied = (cost + other_cost + self._copied(first, made.batch, made.first, made.contracted)
                                   + self._copied(second, made.batch, made.contracted, made.second))
+                        if not made.first and made.second:  # under `vmap`, the rows of the second have to be brought in front
+                            copied += _BATCHED * _size(second, self.extents)
                         if made.result not in found or copied < found[made.result][0]:
                             found[made.result] = copied, (tree, other_tree)
             known[members] = dict(sorted(found.items(), key=lambda item: item[1][0])[:_KEPT])

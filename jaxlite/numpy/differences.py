@@ -163,15 +163,21 @@ def trapezoid(y, x=None, dx=1.0, axis: int = -1):
         y, x = promote_dtypes_inexact(y, as_array(x))
     else:
         y, dx = promote_dtypes_inexact(*promote_dtypes_inexact(y), as_array(dx))  # a Python number has no say
-    y = manipulation.moveaxis(y, axis, -1)
-    if x is not None:
-        dx = diff(x if x.ndim == 1 else manipulation.moveaxis(x, axis, -1))
-    if not y.shape[-1]:
-        return shaping.full(y.shape[:-1], 0, y.dtype)
+    if x is not None and x.ndim == y.ndim:
+        dx = diff(x, axis=axis)
+    elif x is not None or aval_of(dx).ndim:  # the distances are aligned with the last axis
+        y = manipulation.moveaxis(y, axis, -1)
+        if x is not None:
+            dx = diff(x if x.ndim == 1 else manipulation.moveaxis(x, axis, -1))
+        axis = y.ndim - 1
+    size = y.shape[axis]
+    if not size:
+        return reductions.sum(y, axis)
+    part = lambda start, stop: _slice(y, start, stop, axis)
     if x is None and not aval_of(dx).ndim:
         # One sum of what is in memory; the pairs would be computed in a loop of their own.
-        return dx * (y.sum(-1) - 0.5 * (y[..., 0] + y[..., -1]))
-    return 0.5 * (dx * (y[..., 1:] + y[..., :-1])).sum(-1)
+        return dx * (y.sum(axis) - 0.5 * (part(0, 1) + part(size - 1, size)).squeeze(axis))
+    return 0.5 * (dx * (part(1, size) + part(0, size - 1))).sum(axis)
 
 
 @api

@@ -573,8 +573,21 @@ def _repeats_rows(user: _Value, size: int) -> bool:
         if atom.aval.size == size and (name == "broadcast_in_dim" or len(shape) == len(out)):
             places = user.eqn.params["broadcast_dimensions"] if name == "broadcast_in_dim" else range(len(shape))
             own = [place for place, extent in zip(places, shape, strict=True) if extent > 1]
-            return bool(own) and any(extent > 1 and axis not in own for axis, extent in enumerate(out[:own[-1]]))
+            order = _written_order(user)
+            return bool(own) and any(out[axis] > 1 and axis not in own for axis in order[:max(map(order.index, own))])
     return False
+
+
+def _written_order(value: _Value) -> list[int]:
+    """The axes of a value as the loop goes that computes it: those of its transpose, if only that is written."""
+    last = value
+    while len(last.users) == 1 and last.users[0].name in ELEMENTWISE and last.users[0].size == value.size:
+        last = last.users[0]
+    axes = list(range(value.var.aval.ndim))
+    if len(last.users) == 1 and last.users[0].name == "transpose":
+        order = list(last.users[0].eqn.params["permutation"])
+        return order if sorted(order) == axes else axes  # equal views count as one value, also of other shapes
+    return axes
 
 
 def _work_of(value: _Value) -> float:

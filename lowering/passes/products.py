@@ -6,9 +6,9 @@ one. So the wide one is computed, written, and read as its transpose. The barrie
 them again.
 
 A first operand that is contracted along its first axes is also one that the fast library of jaxlib 0.12 does not take. If the
-second has to be copied anyway, since it is contracted along an axis in the middle (cotangents of a batch, in a Jacobian), it
-may come first. And XLA copies a first operand that has several other axes, as the weights of a mixture of experts have: where
-that is large, the second comes first.
+second has to be copied anyway, since it is contracted along an axis in the middle with a few elements behind it (cotangents of
+a batch, in a Jacobian), it may come first. And XLA copies a first operand that has several other axes, as the weights of a
+mixture of experts have: where that is large, the second comes first.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from lowering import xla
 
 _MANY, _TALL = 128, 2  # elements that are summed up, and rows of the result for each column, from which on turning pays
 _FEWER, _TALLER = 64, 4  # or these
+_SHORTEST, _LONGER = 8, 16  # elements behind an axis in the middle that are few, and how much longer the axis is
 _WIDEST = 32  # columns of a result up to which blocks are small, rows up to which the copy is what takes long
 _LARGE = 8192  # elements of a result that are worth another order where nothing else is won
 _COPIED = 131072  # elements of an operand that are worth another order, so that they are not copied
@@ -45,9 +46,10 @@ def is_better_turned(eqn: Any) -> bool:
     count = math.prod(x.shape[:len(contract)])
     rows, columns = x.size // max(1, count), y.size // max(1, count)
     if not _is_leading(of_other):
-        is_few = min(count, rows) > 1 and rows <= _WIDEST
+        behind = math.prod(y.shape[max(of_other) + 1:])
+        is_few = 1 < rows <= _WIDEST and 1 < behind <= _SHORTEST and count >= _LONGER * behind
         is_few = is_few and not turns_small(x, y, eqn.params["dimension_numbers"], precision)
-        return not xla.BARRIER_DROPPER and max(of_other) < y.ndim - 1 and is_few and out.size >= _LARGE
+        return not xla.BARRIER_DROPPER and is_few and out.size >= _LARGE
     if x.ndim > len(contract) + 1 and count > columns > _WIDEST:
         return y.ndim == len(of_other) + 1 and x.size >= _COPIED
     return 1 < columns <= _WIDEST and (

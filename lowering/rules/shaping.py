@@ -59,7 +59,17 @@ def _squeeze(ctx: Any, x: Any, *, dimensions: Any) -> Any:
 
 @lowers("transpose")
 def _transpose(ctx: Any, x: Any, *, permutation: Any) -> Any:
-    return ctx.emit1("stablehlo.transpose", x, permutation=ctx.i64s(permutation))
+    owner = x.owner
+    if getattr(owner, "name", "") != "stablehlo.broadcast_in_dim":
+        return ctx.emit1("stablehlo.transpose", x, permutation=ctx.i64s(permutation))
+    # What is repeated is turned before, where it is small.
+    (source,) = owner.operands
+    shape = ctx.ir.RankedTensorType(source.type).shape
+    places = [permutation.index(axis) for axis in owner.attributes["broadcast_dimensions"]]
+    order = sorted(range(len(places)), key=places.__getitem__)
+    if order != sorted(order):
+        source = ctx.transposed(source, shape, order, ctx.aval_out.dtype)
+    return ctx.emit1("stablehlo.broadcast_in_dim", source, broadcast_dimensions=ctx.i64s(sorted(places)))
 
 
 @lowers("rev")

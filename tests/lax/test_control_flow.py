@@ -14,6 +14,7 @@ import pytest
 
 import jaxlite
 from jaxlite import jit, lax
+from jaxlite import numpy as jnp
 from jaxlite.core.jaxpr import ClosedJaxpr, check_jaxpr
 from jaxlite.traces.eager import eager_trace
 from lowering import xla
@@ -103,6 +104,22 @@ def test_branches_close_over_tracers_and_arrays(way):
     x, y = array(1, 2, 3), array(4, 5, 6)
     same_tree_and_values(way(run)(True, x, y), {"a": x + y, "b": (table, None)})
     same_tree_and_values(way(run)(False, x, y), {"a": x * table, "b": (x, None)})
+
+
+def test_a_batch_factors_matrices_only_if_one_of_them_takes_that_branch():
+    def extreme(matrix):
+        symmetric = matrix + matrix.T
+        return lax.cond(matrix[0, 0] > 0, lambda s: s.max(), lambda s: jnp.linalg.eigh(s)[0][-1], symmetric)
+
+    matrices = np.random.default_rng(0).standard_normal((4, 3, 3)).astype(np.float32)
+    matrices[:, 0, 0] = [1, 2, -1, 1]
+    batched = jit(jaxlite.vmap(extreme))
+    for each in (matrices, abs(matrices)):  # in some, in none
+        np.testing.assert_allclose(batched(each), [extreme(matrix) for matrix in each], rtol=1e-5)
+    outer = [eqn.primitive.name for eqn in jaxlite.make_jaxpr(batched)(matrices).jaxpr.eqns[0].params["jaxpr"].jaxpr.eqns]
+    assert "cond" in outer and "eigh" not in outer
+    slopes = jaxlite.grad(lambda x: jaxlite.vmap(extreme)(x).sum())(matrices)
+    np.testing.assert_allclose(slopes, np.stack([jaxlite.grad(extreme)(matrix) for matrix in matrices]), atol=1e-5)
 
 
 @both_ways

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
@@ -207,6 +208,14 @@ def test_shapes_and_order_match_numpy():
         want = numpy(X)
         assert result.dtype == np.float32 and np.array_equal(result, want) and result.shape == want.shape, name
         assert name in str(jaxlite.make_jaxpr(ours)(X))
+
+
+def test_what_is_repeated_is_turned_where_it_is_small():
+    x = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    turn = jaxlite.jit(lambda x: lax.transpose(lax.broadcast_in_dim(x, (5, 2, 4, 3), (1, 3)), (3, 0, 2, 1)))
+    np.testing.assert_array_equal(turn(x), np.broadcast_to(x.T[:, None, None], (3, 5, 4, 2)))
+    text = turn.lower(x).as_text()
+    assert re.findall(r"transpose .*-> tensor<(\w+)>", text) == ["3x2xf32"]
 
 
 def test_elements_that_are_a_diagonal_of_rows_are_chosen_and_not_padded():

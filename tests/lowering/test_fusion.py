@@ -64,6 +64,13 @@ def test_what_an_extreme_is_searched_in_twice_is_written_once():
     assert len(arrays) == (3 if xla.VERSION < (0, 12) else 2)  # older ones write the extreme for each element as well
 
 
+def test_what_only_the_innermost_loop_repeats_is_not_written():
+    x, factors = np.ones((300, 300), np.float32), np.ones((9, 1, 1), np.float32)
+    costly = lambda x: jnp.where(jnp.tanh(x) > 0, 1.0, x)
+    assert barriers(lambda x: factors * costly(x), x)
+    assert not barriers(lambda x: (factors * costly(x)).transpose(1, 2, 0), x)
+
+
 def test_calls_are_seen_through_and_bodies_are_programs_of_their_own():
     inside = jax.jit(lambda x: x * jnp.roll(x, 3, axis=1) + 0.5 * x.T - x * x)
 

@@ -98,6 +98,12 @@ def test_trapezoid(shape, args, rng):
     np.testing.assert_allclose(jnp.trapezoid(y, **given), integrate(y, **args), rtol=1e-5)
 
 
+def test_trapezoid_along_an_axis_is_computed_there(rng):
+    y, x = draw(rng, (4, 3, 5)), np.sort(draw(rng, (4, 3, 5)), axis=1)
+    np.testing.assert_allclose(jnp.trapezoid(y, x, axis=1), (np.diff(x, axis=1) * (y[:, 1:] + y[:, :-1]) / 2).sum(1), rtol=1e-4)
+    assert "transpose" not in str(jaxlite.make_jaxpr(lambda *given: jnp.trapezoid(*given, axis=1))(y, x))
+
+
 @pytest.mark.parametrize("phases, args", [
     (PHASES, {}), (PHASES, {"discont": 5.0}), (PHASES, {"discont": 1.0}), (PHASES, {"period": 4}),
     (np.stack([PHASES, 2 * PHASES]), {}),

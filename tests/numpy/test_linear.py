@@ -181,6 +181,13 @@ def test_einsum_dtypes(dtype, rng):
                                                         ).astype(dtype))
 
 
+def test_equal_orders_of_einsum_sum_up_along_rows_first():
+    x, y = np.ones((6, 6), np.float32), np.ones(6, np.float32)
+    for spec, operands in (("ij,j,i->", (x, y, y)), ("i,ij,j->", (y, x, y))):
+        first = jaxlite.make_jaxpr(lambda *given, spec=spec: jnp.einsum(spec, *given))(*operands).jaxpr.eqns[0]
+        assert first.params["dimension_numbers"][0] == ((1,), (0,))
+
+
 @pytest.mark.parametrize("optimize", ["optimal", "greedy", "auto", True, False, [(0, 1), (0, 1)], [(1, 2), (0, 1)],
                                       [(0, 1, 2)]], ids=str)
 def test_einsum_orders(optimize, rng):

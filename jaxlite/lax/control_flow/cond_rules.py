@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,13 +12,14 @@ import numpy as np
 from jaxlite.core import dtypes
 from jaxlite.core.array import make_array
 from jaxlite.core.effects import check_harmless
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, derived, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, derived, eval_jaxpr, subjaxprs
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tree import tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.lax.control_flow.cond import cond_p, platform_index_p
+from jaxlite.lax.control_flow.cond import cond, cond_p, platform_index_p
 from jaxlite.lax.elementwise import clamp, eq, select_n
+from jaxlite.lax.reductions import reduce_and
 from jaxlite.traces.backward_logs import CondSum, log
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front
 from jaxlite.traces.call_rules import spread_tangents
@@ -237,18 +239,36 @@ def _cond_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
     operands = [operand if _is_discrete(operand) else bring_to_front(operand, dim, axis.size)
                 for operand, dim in zip(operands, operand_dims, strict=True)]
     operand_dims = [dim if _is_discrete(operand) else 0 for operand, dim in zip(operands, operand_dims, strict=True)]
-    results = []
-    for number, branch in enumerate(branches):
+    for branch in branches:
         check_harmless(branch.effects, "vmap of a cond with a batched predicate")
+
+    def results(number: int, which, *operands) -> list[Any]:
         taken = eq(which, shaping.full((), number, which.dtype))
-        program, consts, _ = batch_jaxpr(branch, axis, operand_dims, True)
-        results.append(eval_jaxpr(program.jaxpr, [], *consts, *[
-            operand if _is_discrete(operand) else _held(taken, operand) for operand in operands]))
-    outs = []
-    for cases in zip(*results, strict=True):
-        shape = aval_of(cases[0]).shape
-        outs.append(select_n(shaping.broadcast_in_dim(which, shape, (0,)), *cases))
+        program, consts, _ = batch_jaxpr(branches[number], axis, operand_dims, True)
+        return eval_jaxpr(program.jaxpr, [], *consts, *[
+            operand if _is_discrete(operand) else _held(taken, operand) for operand in operands])
+
+    def choose(which, *operands) -> list[Any]:
+        cases = [results(number, which, *operands) for number in range(len(branches))]
+        return [select_n(shaping.broadcast_in_dim(which, aval_of(case[0]).shape, (0,)), *case)
+                for case in zip(*cases, strict=True)]
+
+    light = [number for number, branch in enumerate(branches) if not _factors(branch.jaxpr)]
+    if len(light) != 1 or len(branches) == 1:
+        outs = choose(which, *operands)
+    else:  # a factorization for every example, where no example may need it, is what takes long
+        (usual,) = light
+        is_usual = reduce_and(eq(which, shaping.full((), usual, which.dtype)), (0,))
+        outs = cond(is_usual, functools.partial(results, usual), choose, which, *operands)
     return outs, [0] * len(outs)
+
+
+_FACTORIZATIONS = frozenset(("eig", "eigh", "geqrf", "hessenberg", "qr", "schur", "svd"))
+
+
+def _factors(jaxpr: Jaxpr) -> bool:
+    """Whether it contains a factorization that takes much longer than a solve."""
+    return any(eqn.primitive.name in _FACTORIZATIONS for eqn in jaxpr.eqns) or any(map(_factors, subjaxprs(jaxpr)))
 
 
 def _is_discrete(operand) -> bool:

@@ -272,7 +272,13 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         jax.jit(jax.shard_map(fun, mesh=MESH, in_specs=P("x", "y"), out_specs=P(), check_vma=False))(X)
         assert capsys.readouterr().out == "P()\n"
         jax.debug.visualize_array_sharding(jax.device_put(X[0], on("y")))
-        assert capsys.readouterr().out.splitlines()[1] == "│" + "│".join(f"  CPU {i},{i + 4}  " for i in range(4)) + "│"
+        assert capsys.readouterr().out.splitlines()[1:-1] == ["│" + "│".join(f"CPU {i},{i + 4}" for i in range(4)) + "│"]
+        jax.debug.visualize_array_sharding(SPREAD)  # as wide as high: a line is 2.5 characters
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 11 and lines[2] == "│ CPU 0 │ CPU 1 │ CPU 2 │ CPU 3 │" and lines[1] == "│" + 4 * "       │"
+        jax.debug.visualize_array_sharding(jax.device_put(X[:, :4], on(None, "x")))
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 11 and lines[5] == "│CPU 0,1,2,3│CPU 4,5,6,7│"
 
     def test_a_new_layout_is_the_reason_of_a_compile(caplog):
         with jax.explain_cache_misses():

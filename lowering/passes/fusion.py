@@ -573,8 +573,9 @@ def _repeats_rows(user: _Value, size: int) -> bool:
         if atom.aval.size == size and (name == "broadcast_in_dim" or len(shape) == len(out)):
             places = user.eqn.params["broadcast_dimensions"] if name == "broadcast_in_dim" else range(len(shape))
             own = [place for place, extent in zip(places, shape, strict=True) if extent > 1]
-            order = _written_order(user)
-            return bool(own) and any(out[axis] > 1 and axis not in own for axis in order[:max(map(order.index, own))])
+            return bool(own) and all(
+                any(out[axis] > 1 and axis not in own for axis in order[:max(map(order.index, own))])
+                for order in (list(range(len(out))), _written_order(user)))
     return False
 
 

@@ -69,6 +69,7 @@ def test_what_only_the_innermost_loop_repeats_is_not_written():
     costly = lambda x: jnp.where(jnp.tanh(x) > 0, 1.0, x)
     assert barriers(lambda x: factors * costly(x), x)
     assert not barriers(lambda x: (factors * costly(x)).transpose(1, 2, 0), x)
+    assert not barriers(lambda x: (costly(factors) * 2 * x).transpose(1, 2, 0), x)
 
 
 def test_calls_are_seen_through_and_bodies_are_programs_of_their_own():

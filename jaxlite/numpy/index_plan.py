@@ -272,10 +272,6 @@ def _read_box(x, items: tuple[Any, ...], mode, fill_value, wrap: bool):
         positions = [as_positions(0 if step > 1 else start, size, False, dtype) if type(start) is int else
                      as_positions(start, size, wrap and axis in dropped, dtype)
                      for axis, (start, step, size) in enumerate(zip(starts, steps, shape))]
-        if mode is _CLIP:
-            for axis in dropped:
-                if type(starts[axis]) is not int:
-                    positions[axis] = elementwise.clamp(dtype.type(0), positions[axis], dtype.type(shape[axis] - 1))
         shape = tuple([full if step > 1 else size for full, step, size in zip(shape, steps, sizes)])
         x = slicing.dynamic_slice_p.bind(x, *positions, slice_sizes=shape)
         starts = [start if step > 1 else 0 for start, step in zip(starts, steps)]

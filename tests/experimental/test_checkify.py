@@ -37,6 +37,7 @@ USER = "must be positive, got {} (`check` failed)"
     (lambda x: x[-5] + x.at[5].get(mode="fill"), [X], OUT.format(-2)),
     (lambda x, i: x.at[i].get(mode="clip") + x.at[5].get(mode="clip"), [X, 5], None),
     (lambda x, i: x.at[i].get(mode="clip"), [X, np.array([5])], OUT.format(5)),
+    (jax.jit(lambda x, i: x.at[i].get(mode="clip")), [X, 5], OUT.format(5)),
     (jax.vmap(lambda x, i: x[i], (None, 0)), [X, np.array([1, 5])], OUT.format(5)),
     (lambda x, i: (jnp.nonzero(x, size=2), jnp.repeat(x, i, total_repeat_length=9), jnp.compress(x > 9, x, size=2)),
      [X, np.array([1, 2, 1])], None),

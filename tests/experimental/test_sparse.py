@@ -393,3 +393,21 @@ def test_shapes_may_be_symbolic():
     assert made.shape == (rows, 3) and made.nse == 1
     assert of(lambda x: (sparse.BCOO.fromdense(x, nse=1) * 2).todense()).shape == (rows, 3)
     assert of(lambda x: sparse.BCOO.fromdense(x, nse=1) @ sparse.BCOO.fromdense(x.T, nse=1)).shape == (rows, rows)
+
+
+def test_new_axes_are_batch_axes_and_formats_stay_where_they_can():
+    dense = np.array([[0.0, 1, 2], [3, 0, 0]], np.float32)
+    coordinates, rows = BCOO.fromdense(dense), sparse.BCSR.fromdense(dense)
+    for mat in (coordinates, rows, BCOO.fromdense(dense, n_batch=1)):
+        wide = mat[None]
+        assert type(wide) is type(mat) and wide.n_batch == mat.n_batch + 1
+        np.testing.assert_array_equal(wide.todense(), dense[None])
+    assert type(rows[:, :]) is type(rows[...]) is sparse.BCSR and type(rows[0]) is BCOO
+    assert coordinates[0].nse == 3 and coordinates[1:, :1].nse == 1 and coordinates[0].todense().tolist() == [0, 1, 2]
+    joined = sparse.sparsify(lambda m: jnp.concatenate([m, m]))(rows)
+    assert type(joined) is sparse.BCSR and joined.todense().tolist() == [*dense.tolist()] * 2
+    for kind, turned in ((sparse.COO, sparse.COO), (sparse.CSR, sparse.CSC), (sparse.CSC, sparse.CSR)):
+        same, other, doubled, two = sparse.sparsify(lambda m: (m, m.T, jax.jit(lambda m: m * 2)(m), 2))(kind.fromdense(dense))
+        assert type(same) is kind and type(other) is turned and isinstance(two, jax.Array)
+        np.testing.assert_array_equal(other.todense(), dense.T)
+        np.testing.assert_array_equal(doubled.todense(), dense * 2)

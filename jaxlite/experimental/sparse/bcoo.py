@@ -81,8 +81,7 @@ class BCOO(JAXSparse):
     nse = property(lambda self: self.indices.shape[-2])
 
     @classmethod
-    def fromdense(cls, mat, *, nse: int | None = None, index_dtype=np.int32, n_dense: int = 0,
-                  n_batch: int = 0) -> BCOO:
+    def fromdense(cls, mat, *, nse: int | None = None, index_dtype=np.int32, n_dense: int = 0, n_batch: int = 0) -> BCOO:
         """The elements of a dense array that are not zero; see `bcoo_fromdense`."""
         return bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch)
 
@@ -107,8 +106,7 @@ class BCOO(JAXSparse):
         return cls((jnp.zeros((*batch, nse, *dense), dtype), indices), shape=shape, indices_sorted=True, unique_indices=True)
 
     @classmethod
-    def _eye(cls, N: int, M: int, k: int, *, dtype=None, index_dtype=np.int32, n_batch: int = 0,
-             n_dense: int = 0) -> BCOO:
+    def _eye(cls, N: int, M: int, k: int, *, dtype=None, index_dtype=np.int32, n_batch: int = 0, n_dense: int = 0) -> BCOO:
         dense = jnp.eye(N, M, k, dtype=dtype)
         return cls.fromdense(dense, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
 
@@ -544,8 +542,7 @@ def bcoo_transpose_p(data, indices, *, permutation: tuple[int, ...], spinfo: Spa
             indices.transpose(*batch, first, first + 1)]
 
 
-def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None,
-                 sharding=None) -> BCOO:
+def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, sharding=None) -> BCOO:
     """Another shape for the same elements, in row-major order. Batch and dense axes become sparse if they change."""
     shape = tuple(new_sizes)
     if math.prod(shape) != mat.size:
@@ -680,7 +677,9 @@ def bcoo_slice(mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequen
     joined = [jnp.where(inside, column, shape[first + axis]) for axis, column in enumerate(columns)]
     indices = jnp.stack(joined, -1) if joined else indices
     data = jnp.where(inside.reshape(*inside.shape, *[1] * mat.n_dense), data, 0)
-    return BCOO((data, indices), shape=shape, unique_indices=mat.unique_indices)
+    part = BCOO((data, indices), shape=shape, unique_indices=mat.unique_indices)
+    room = math.prod(shape[first:first + mat.n_sparse])
+    return part if part.nse <= room else bcoo_sum_duplicates(part, nse=room)
 
 
 def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> BCOO:
@@ -688,10 +687,9 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
     mat = _flat(mat)
     starts = [jnp.clip(jnp.asarray(start), 0, size - width).astype(mat.indices.dtype)
               for start, size, width in zip(start_indices, mat.shape, slice_sizes, strict=True)]
-    moved = mat.indices - jnp.stack(starts)
-    inside = ((moved >= 0) & (moved < jnp.array(tuple(slice_sizes), moved.dtype))).all(-1)
-    inside &= (mat.indices < jnp.array(mat.shape, moved.dtype)).all(-1)
-    indices = jnp.where(inside[:, None], moved, jnp.array(tuple(slice_sizes), moved.dtype))
+    moved, ends = mat.indices - jnp.stack(starts), jnp.array(tuple(slice_sizes), mat.indices.dtype)
+    inside = ((moved >= 0) & (moved < ends) & (mat.indices < jnp.array(mat.shape, moved.dtype))).all(-1)
+    indices = jnp.where(inside[:, None], moved, ends)
     return BCOO((jnp.where(inside, mat.data, 0), indices), shape=tuple(slice_sizes), unique_indices=mat.unique_indices)
 
 
@@ -751,8 +749,9 @@ def _indexed(mat: BCOO, index):
     if gone:
         result = bcoo_reduce_sum(result, axes=gone)
     if any(layout):
-        sizes = iter(result.shape)
-        result = bcoo_reshape(result, new_sizes=[1 if is_new else next(sizes) for is_new in layout])
+        sizes, kept = iter(result.shape), [place for place, is_new in enumerate(layout) if not is_new]
+        result = bcoo_broadcast_in_dim(result, shape=[1 if is_new else next(sizes) for is_new in layout],
+                                       broadcast_dimensions=kept)
     return result
 
 

@@ -20,6 +20,7 @@ from jaxlite.experimental.sparse.primitives import sparse_primitive
 from jaxlite.experimental.sparse.products import preferred_dtype
 from jaxlite.lax.dot import canonical_dimension_numbers, dot_general_shape
 from jaxlite.lax.shaping import convert
+from jaxlite.numpy.index_plan import canonical_index
 from jaxlite.transforms.vmap import vmap
 
 
@@ -278,7 +279,10 @@ class BCSR(_Converted):
         return BCSR.from_bcoo(self.to_bcoo().sum_duplicates(nse, remove_zeros))
 
     def __getitem__(self, index):
-        return self.to_bcoo()[index]
+        keys = canonical_index(index, self.shape)
+        mat = self.to_bcoo()[index]
+        stays = all(key in (None, Ellipsis, slice(None)) for key in keys if np.ndim(key) == 0)
+        return BCSR.from_bcoo(mat) if stays and mat.n_sparse == 2 else mat
 
     def _with_data(self, data) -> BCSR:
         return BCSR((data, self.indices, self.indptr), shape=self.shape, indices_sorted=self.indices_sorted,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jaxlite import lax
+from jaxlite import numpy as jnp
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
@@ -25,7 +26,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.experimental.sparse import bcoo
 from jaxlite.experimental.sparse.base import is_sparse
 from jaxlite.experimental.sparse.bcoo import BCOO
-from jaxlite.experimental.sparse.compressed import BCSR, _Converted, bcsr_dot_general
+from jaxlite.experimental.sparse.compressed import BCSR, _Converted, bcsr_broadcast_in_dim, bcsr_concatenate, bcsr_dot_general
 from jaxlite.extend.rule_tables import RulesBeside, UserRule
 from jaxlite.lax.control_flow.loop_rules import until_all_stop
 from jaxlite.transforms.make_jaxpr import make_jaxpr
@@ -58,7 +59,6 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
                   if any(map(is_sparse, tree_flatten(value, is_leaf=is_sparse)[0]))}
         fun = functools.partial(f, **{name: value for name, value in kwargs.items() if name not in sparse})
         leaves, tree = tree_flatten((args, sparse), is_leaf=is_sparse)
-        leaves = list(map(_batched, leaves))
         stand_ins = [ShapeDtypeStruct(leaf.shape, leaf.dtype) if is_sparse(leaf) else leaf for leaf in leaves]
         out_tree: Any = None
 
@@ -69,14 +69,20 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
             return outs
 
         closed = make_jaxpr(flat)(*stand_ins)
-        return tree_unflatten(out_tree, _evaluate(closed.jaxpr, closed.consts, leaves))
+        outs = _evaluate(closed.jaxpr, closed.consts, leaves)
+        return tree_unflatten(out_tree, [out if is_sparse(out) else jnp.asarray(out) for out in outs])
 
     return wrapped
 
 
+def _is_matrix(array: Any) -> bool:
+    """Whether it is in a format that has no batches: such a one stays as it is, or becomes a BCOO array."""
+    return isinstance(array, _Converted) and not isinstance(array, BCSR)
+
+
 def _batched(array: Any) -> Any:
     """A sparse array in a format of batches, BCOO or BCSR; dense arrays as they are."""
-    return array.to_bcoo() if isinstance(array, _Converted) and not isinstance(array, BCSR) else array
+    return array.to_bcoo() if _is_matrix(array) else array
 
 
 class SparseTrace(Trace):
@@ -129,7 +135,7 @@ def _on_tracers(f: Callable) -> Callable:
     def wrapped(*args, **kwargs):
         leaves, tree = tree_flatten((args, kwargs), is_leaf=is_sparse)
         trace = SparseTrace(state.trace)
-        boxed = [trace.box(_batched(leaf)) for leaf in leaves]
+        boxed = [trace.box(leaf) for leaf in leaves]
         args, kwargs = tree_unflatten(tree, boxed)
         try:
             with set_trace(trace):
@@ -166,6 +172,10 @@ def _apply(eqn, values: list[Any]):
     if name in _CALLS and inner is not None:
         jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, [])
         return _evaluate(jaxpr, consts, values)
+    if any(map(_is_matrix, values)):
+        return [values[0].T] if name == "transpose" else _apply(eqn, list(map(_batched, values)))
+    if compressed and name in _OF_COMPRESSED:
+        return _OF_COMPRESSED[name](eqn, *values)
     if compressed and name not in _ON_COMPRESSED:
         return _apply(eqn, [value.to_bcoo() if isinstance(value, BCSR) else value for value in values])
     if name in _ON_ELEMENTS:
@@ -273,6 +283,16 @@ _LINEAR = frozenset("neg real imag convert_element_type copy reduce_precision".s
 _ON_ELEMENTS = _LINEAR | frozenset("abs asin asinh atan atanh cbrt ceil expm1 floor log1p round sign sin sinh sqrt square tan "
                                    "tanh erf erf_inv bessel_i1e".split())
 _ON_COMPRESSED = _ON_ELEMENTS | {"dot_general", "integer_pow", "todense"}  # what takes BCSR arrays as they are
+
+
+# What has a rule for BCSR arrays alone, if all sparse operands are.
+_OF_COMPRESSED: dict[str, Callable] = {
+    "broadcast_in_dim": lambda eqn, mat, *rest: bcsr_broadcast_in_dim(
+        mat, shape=eqn.params["shape"], broadcast_dimensions=eqn.params["broadcast_dimensions"]),
+    "concatenate": lambda eqn, *mats: bcsr_concatenate(mats, dimension=eqn.params["dimension"])
+    if all(isinstance(mat, BCSR) for mat in mats) and eqn.params["dimension"] < mats[0].n_batch + 1 else _concatenate(
+        eqn, *[mat.to_bcoo() if isinstance(mat, BCSR) else mat for mat in mats]),
+}
 
 
 def _as_number(mat):

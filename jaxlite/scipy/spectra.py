@@ -6,6 +6,8 @@ Fourier transform for the estimation of power spectra", 1967. The windows are Sc
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -125,10 +127,43 @@ def _segments(window, nperseg: int | None, noverlap: int | None, nfft: int | Non
     return _Segments(win, nperseg, noverlap, nfft)
 
 
+_FEW_STEPS, _LONG_STEP = 8, 16  # steps in a segment, and elements in each, for which parts are copied as a whole
+
+
+def _parts(length: int, step: int) -> int:
+    """The steps that a segment consists of, or 0 if its elements are better looked up one by one."""
+    steps, rest = divmod(length, step)
+    return 0 if rest or steps > _FEW_STEPS or step < _LONG_STEP else steps
+
+
+def _cut(x, count: int, length: int, step: int):
+    """The segments of a signal: [..., n] -> [..., count, length]."""
+    steps = _parts(length, step)
+    if not steps or not count:
+        return x[..., np.arange(count)[:, None] * step + np.arange(length)]
+    # Parts of segments are rows of the signal: no element is looked up by its place, nor its cotangent added there.
+    total = count + steps - 1
+    rows = x[..., :total * step].reshape(*aval_of(x).shape[:-1], total, step)
+    return jnp.concatenate([rows[..., first:first + count, :] for first in range(steps)], axis=-1)
+
+
+def _added(segments, step: int):
+    """The signal to which segments add up: [..., count, length] -> [..., n]."""
+    *batch, count, length = aval_of(segments).shape
+    total = length + (count - 1) * step
+    steps = _parts(length, step)
+    if not steps:
+        places = np.arange(count)[:, None] * step + np.arange(length)
+        return jnp.zeros((*batch, total), segments.dtype).at[..., places].add(segments)
+    parts = jnp.split(segments, steps, axis=-1)
+    margins = [[(0, 0)] * len(batch) + [(first, steps - 1 - first), (0, 0)] for first in range(steps)]
+    return functools.reduce(operator.add, map(jnp.pad, parts, margins)).reshape(*batch, total)
+
+
 def _transformed(x, cut: _Segments, detrend, one_sided: bool):
     """[..., n] -> [..., segments, frequencies]."""
     count = max(0, (aval_of(x).shape[-1] - cut.noverlap) // cut.step)
-    frames = x[..., np.arange(count)[:, None] * cut.step + np.arange(cut.nperseg)]
+    frames = _cut(x, count, cut.nperseg, cut.step)
     if callable(detrend):
         frames = detrend(frames)
     elif detrend:
@@ -316,7 +351,7 @@ def istft(Zxx, fs=1.0, window="hann", nperseg: int | None = None, noverlap: int 
     length = nperseg + (count - 1) * cut.step
     weights = np.zeros(length)
     np.add.at(weights, places, np.broadcast_to(cut.window ** 2, places.shape))
-    x = jnp.zeros((*frames.shape[:-2], length), frames.dtype).at[..., places].add(frames * (win * cut.window.sum()))
+    x = _added(frames * (win * cut.window.sum()), cut.step)
     if boundary:
         inside = slice(nperseg // 2, length - nperseg // 2)
         x, weights = x[..., inside], weights[inside]

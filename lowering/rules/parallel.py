@@ -40,9 +40,7 @@ def _shard_map(ctx: Any, *operands: Any, jaxpr: Any, mesh: Any, in_specs: Any, o
     if len(meshes.devices or ()) == 1:  # XLA does not partition for one
         with meshes.manual(mesh, newly_manual_axes):
             return ctx.inline(program, operands)
-    if is_ordered(program):
-        raise LoweringError("ordered effects are not supported for more than 1 device: a callback with ordered=True inside "
-                            "shard_map")
+    tokens = [ctx.token] if is_ordered(program) else []  # each device has a chain of its own effects
     pending = not meshes.is_manual and any(spec.unreduced for spec in (*in_specs, *out_specs))
     if pending:  # Shardy wants a constraint between what is summed and what is not
         operands = tuple([_held(ctx, x, spec, mesh, aval) for x, spec, aval in zip(operands, in_specs, ctx.avals_in)])
@@ -52,22 +50,31 @@ def _shard_map(ctx: Any, *operands: Any, jaxpr: Any, mesh: Any, in_specs: Any, o
 
         def shardings(specs: Sequence[Any], avals: Sequence[Any]) -> Any:
             texts = [spec_text(spec, len(physical(aval)[0]), name, is_open) for spec, aval in zip(specs, avals, strict=True)]
+            texts += [f"<@{name}, []>"] * len(tokens)
             return ctx.attribute(f"#sdy.sharding_per_value<[{', '.join(texts)}]>")
 
         axes = ", ".join(quoted(each) for each in mesh.axis_names if each in newly_manual_axes)
         # XLA loses the sharding of side effects in a program without results: there is always one.
-        types, outs = [ctx.type_of(aval) for aval in ctx.avals_out], shardings(out_specs, ctx.avals_out)
+        types = [*map(ctx.type_of, ctx.avals_out), *[token.type for token in tokens]]
+        outs = shardings(out_specs, ctx.avals_out)
         if not types:
             types, outs = [ctx.tensor_type((), _I32)], ctx.attribute(f"#sdy.sharding_per_value<[<@{name}, []>]>")
-        operation = ctx.op("sdy.manual_computation", operands, types, {
+        operation = ctx.op("sdy.manual_computation", [*operands, *tokens], types, {
             "in_shardings": shardings(in_specs, ctx.avals_in), "out_shardings": outs,
             "manual_axes": ir.Attribute.parse(f"#sdy<manual_axes{{{axes}}}>", ctx.builder.context)}, 1)
-        inside = ctx.region(operation, 0, [ctx.type_of(var.aval) for var in program.invars])
-        results = inside.emit(program, inside.arguments)
+        inside = ctx.region(operation, 0, [ctx.type_of(var.aval) for var in program.invars] + [token.type for token in tokens])
+        arguments = list(inside.arguments)
+        if tokens:
+            inside.token = arguments.pop()
+        results = list(inside.emit(program, arguments))
+        results += [inside.token] if tokens else []
         inside.op("sdy.return", results or [inside.constant(0, _I32)], [])
+    outs = list(operation.results)[:len(ctx.avals_out)]
+    if tokens:
+        ctx.token = operation.results[len(outs)]
     if pending:
-        return [_held(ctx, x, spec, mesh, aval) for x, spec, aval in zip(operation.results, out_specs, ctx.avals_out)]
-    return list(operation.results) if results else []
+        return [_held(ctx, x, spec, mesh, aval) for x, spec, aval in zip(outs, out_specs, ctx.avals_out)]
+    return outs
 
 
 def _held(ctx: Any, x: Any, spec: Any, mesh: Any, aval: Any) -> Any:

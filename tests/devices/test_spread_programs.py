@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     from jaxlite import lax
     from jaxlite.core import config
     from jaxlite.core.parser import parse_jaxpr
+    from jaxlite.experimental import io_callback
     from jaxlite.sharding import Mesh, NamedSharding
     from jaxlite.sharding import PartitionSpec as P
     from tests import random_programs
@@ -259,6 +261,35 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         jax.jit(lambda x: jax.debug.callback(host, x, partitioned=True))(jax.device_put(X, on("x", "y")))
         jax.effects_barrier()
         assert seen[1:] == [(8 // MESH.shape["x"], 8 // MESH.shape["y"])] * 8
+
+    def test_ordered_callbacks_of_each_device_come_in_order():
+        seen = []
+
+        def note(name, x):
+            seen.append((name, float(x)))
+            return np.float32(x + 8)
+
+        def on_each(x):
+            first = x[0]
+            io_callback(lambda x: seen.append(("before", float(x))), None, first, ordered=True)
+            last = lax.fori_loop(0, 2, lambda i, c: io_callback(partial(note, "loop"), first, c, ordered=True), first)
+            jax.debug.callback(partial(note, "after"), last, ordered=True)
+            return lax.psum(last, ("x", "y"))
+
+        spread = jax.shard_map(on_each, mesh=MESH, in_specs=P(("x", "y")), out_specs=P())
+
+        def fun(x):
+            jax.debug.callback(lambda: seen.append(("start", 0)), ordered=True)
+            total = spread(x)
+            jax.debug.callback(lambda: seen.append(("end", 0)), ordered=True)
+            return total
+
+        assert jax.jit(fun)(np.arange(8, dtype=np.float32)) == sum(range(8)) + 8 * 16
+        jax.effects_barrier()
+        assert seen[0][0] == "start" and seen[-1][0] == "end" and len(seen) == 2 + 8 * 4
+        for device in range(8):
+            values = [each for each in seen if each[0] in ("before", "loop", "after") and each[1] % 8 == device]
+            assert values == [("before", device), ("loop", device), ("loop", device + 8), ("after", device + 16)]
 
     def test_what_xla_chose_is_shown(capsys):
         def fun(x):

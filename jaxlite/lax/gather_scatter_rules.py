@@ -186,18 +186,25 @@ def _is_single(indices, params: dict[str, Any]) -> bool:
     return params["unique_indices"] or math.prod(aval_of(indices).shape[:-1]) <= 1
 
 
-def _keep_winners(values, x, indices, updates, params: dict[str, Any]):
-    """Boxes with 0 for every element that another update overwrote. Which one wins is for the backend to say."""
-    if _is_single(indices, params):
-        return values
+def _written(x, indices, updates, params: dict[str, Any]) -> tuple[Any, Any]:
+    """Names of the updates, from 1 on, and where each one is written, which is for the backend to say: 0 where none is."""
     shape, window = _as_aval(updates).shape, params["dimension_numbers"].update_window_dims
     positions = [axis for axis in range(len(shape)) if axis not in window]
     sizes = [shape[axis] for axis in positions]
-    names = shaping.reshape(shaping.iota(np.uint32, math.prod(sizes)), sizes)
-    names = shaping.broadcast_in_dim(names, shape, positions)
-    written = gs.scatter_p.bind(shaping.full(_as_aval(x).shape, 0, np.uint32), indices, names, **params)
+    names = elementwise.add(shaping.iota(np.uint32, math.prod(sizes)), np.uint32(1))
+    names = shaping.broadcast_in_dim(shaping.reshape(names, sizes), shape, positions)
+    return names, gs.scatter_p.bind(shaping.full(_as_aval(x).shape, 0, np.uint32), indices, names, **params)
+
+
+def _keep_winners(values, names, written, indices, params: dict[str, Any]):
+    """Boxes with 0 for every element that another update overwrote."""
     wins = elementwise.eq(_read(written, indices, names, params, clip=True), names)
     return elementwise.select_n(wins, filled(0, values), values)
+
+
+def _keep_others(x, written):
+    """0 wherever there is an update, as the names that are written tell."""
+    return elementwise.select_n(elementwise.eq(written, filled(0, written)), filled(0, x), x)
 
 
 def _clear(x, indices, updates, params: dict[str, Any]):
@@ -218,17 +225,21 @@ def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> t
         return out, _clear(g, indices, updates, params)
     if _is_single(indices, params):
         return out, gs.scatter_p.bind(instantiate(g), indices, g_updates, **params)
-    kept = instantiate(g) if type(g) is Zero else _clear(g, indices, updates, params)
-    return out, _add(kept, indices, _keep_winners(g_updates, x, indices, updates, params), params)
+    names, written = _written(x, indices, updates, params)
+    kept = instantiate(g) if type(g) is Zero else _keep_others(g, written)
+    return out, _add(kept, indices, _keep_winners(g_updates, names, written, indices, params), params)
 
 
 @gs.scatter_p.def_transpose
 def _scatter_transpose(ct, x, indices, updates, **params) -> list[Any]:
-    ct_x = _clear(ct, indices, updates, params) if is_linear(x) else None
-    ct_updates = None
-    if is_linear(updates):
-        ct_updates = _keep_winners(_read(ct, indices, updates, params), x, indices, updates, params)
-    return [ct_x, None, ct_updates]
+    if not is_linear(updates):
+        return [_clear(ct, indices, updates, params), None, None]
+    ct_updates = _read(ct, indices, updates, params)
+    if _is_single(indices, params):
+        return [_clear(ct, indices, updates, params) if is_linear(x) else None, None, ct_updates]
+    names, written = _written(x, indices, updates, params)
+    ct_x = _keep_others(ct, written) if is_linear(x) else None
+    return [ct_x, None, _keep_winners(ct_updates, names, written, indices, params)]
 
 
 # --- products ----------------------------------------------------------------------------------------

@@ -314,3 +314,15 @@ scatter_dims_to_operand_dims=(0,), operand_batching_dims=(), scatter_indices_bat
       update_jaxpr={ lambda ; f:f32[] g:f32[]. let h:f32[] = add f g in (h,) }
     ] d b c
   in (e,) }"""
+
+
+def test_one_scatter_tells_both_cotangents_of_an_update(rng):
+    x, y, weights = (rng.standard_normal(shape).astype(np.float32) for shape in ((6, 3), (4, 3), (6, 3)))
+    at = np.array([0, 2, 2, 9])  # one that is overwritten, and one outside
+    for count, which in ((2, (0, 1)), (2, 1), (2, 0)):  # one more is the update itself, if it is used
+        slope = jaxlite.grad(lambda x, y: (jnp.asarray(x).at[at].set(y) ** 2 * weights).sum(), which)
+        assert str(jaxlite.make_jaxpr(slope)(x, y)).count(" = scatter[") == count
+    slope_x, slope_y = jaxlite.grad(lambda x, y: (jnp.asarray(x).at[at].set(y) * weights).sum(), (0, 1))(x, y)
+    np.testing.assert_array_equal(slope_x, np.where(np.isin(np.arange(6), at)[:, None], 0, weights))
+    np.testing.assert_array_equal(slope_y.sum(0), weights[0] + weights[2])
+    assert not slope_y[3].any() and not (slope_y[1] * slope_y[2]).any()

@@ -144,7 +144,8 @@ def _cut(x, count: int, length: int, step: int):
     # Parts of segments are rows of the signal: no element is looked up by its place, nor its cotangent added there.
     total = count + steps - 1
     rows = x[..., :total * step].reshape(*aval_of(x).shape[:-1], total, step)
-    return jnp.concatenate([rows[..., first:first + count, :] for first in range(steps)], axis=-1)
+    parts = jnp.stack([rows[..., first:first + count, :] for first in range(steps)], axis=-2)
+    return parts.reshape(*aval_of(x).shape[:-1], count, length)
 
 
 def _added(segments, step: int):
@@ -175,7 +176,10 @@ def _transformed(x, cut: _Segments, detrend, one_sided: bool):
 def _spectra(name: str, x, y, fs, window, nperseg: int | None, noverlap: int | None, nfft: int | None, detrend,
              return_onesided: bool, scaling: str, axis: int, boundary: str | None, padded: bool,
              is_density: bool) -> tuple[Any, Any, Any]:
-    """Frequencies, times and the transforms of segments, or for densities products of two signals' transforms."""
+    """Frequencies, times and the transforms of segments, or for densities products of two signals' transforms.
+
+    The products of a signal with itself, for y None, are real.
+    """
     if boundary is not None and boundary not in _EXTENSIONS:
         raise ValueError(f"Unknown boundary option '{boundary}', must be one of: {[*_EXTENSIONS, None]}")
     if scaling not in ("density", "spectrum"):
@@ -211,14 +215,14 @@ def _spectra(name: str, x, y, fs, window, nperseg: int | None, noverlap: int | N
     one_sided = return_onesided and not (is_complex(x) or is_complex(y))
     result = _transformed(x, cut, detrend, one_sided)
     if is_density:
-        other = result if same else _transformed(prepared(y), cut, detrend, one_sided)
-        result = jnp.conj(result) * other
+        result = (result.real ** 2 + result.imag ** 2 if same else
+                  jnp.conj(result) * _transformed(prepared(y), cut, detrend, one_sided))
     square = (cut.window ** 2).sum()
     scale = 1 / (fs * square) if scaling == "density" else 1 / cut.window.sum() ** 2
-    result = result * jnp.asarray(scale if is_density else np.sqrt(scale), real)
+    scales = np.full(aval_of(result).shape[-1], scale if is_density else np.sqrt(scale))
     if one_sided and is_density:  # the energy of the negative frequencies too
-        last = result.shape[-1] - (1 - cut.nfft % 2)
-        result = jnp.concatenate([result[..., :1], 2 * result[..., 1:last], result[..., last:]], -1)
+        scales[1:len(scales) - (1 - cut.nfft % 2)] *= 2
+    result = result * jnp.asarray(scales, real)
     times = np.arange(cut.nperseg / 2, aval_of(x).shape[-1] - cut.nperseg / 2 + 1, cut.step)
     if boundary is not None:
         times = times - cut.nperseg / 2
@@ -271,8 +275,8 @@ def csd(x, y, fs=1.0, window="hann", nperseg: int | None = None, noverlap: int |
         average: str = "mean") -> tuple[Any, Any]:
     """The cross spectral density of two signals by Welch's method: an average over segments.
 
-    Args: as `stft`; `y` None for that of `x` with itself; `scaling` 'density' (per frequency) or 'spectrum'; `average`
-      'mean' or 'median' (corrected for its bias).
+    Args: as `stft`; `y` None for that of `x` with itself, which is real; `scaling` 'density' (per frequency) or 'spectrum';
+      `average` 'mean' or 'median' (corrected for its bias).
     Returns: frequencies and the density, with the frequencies at `axis`.
     """
     frequencies, _, result = _spectra("csd", x, y, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis,
@@ -304,8 +308,7 @@ def welch(x, fs=1.0, window="hann", nperseg: int | None = None, noverlap: int | 
     >>> round(float(frequencies[power.argmax()]), 2)       # 1 / (2 pi)
     0.16
     """
-    frequencies, density = csd(x, None, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
-    return frequencies, density.real
+    return csd(x, None, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
 
 
 @boundary

@@ -43,6 +43,7 @@ def test_segments(options, x64):
 def test_densities(options, x64):
     options = {"nperseg": 16, **options}
     close(signal.welch(REAL, **options), reference.welch(REAL, **options))
+    assert signal.csd(REAL, None, nperseg=16)[1].dtype == np.float64  # no sum of complex numbers
     close(signal.csd(REAL, REAL[::-1, :40], **{**options, "nperseg": 16}),
           reference.csd(REAL, REAL[::-1, :40], **{**options, "nperseg": 16}))
 

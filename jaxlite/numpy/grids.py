@@ -181,7 +181,7 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
         raise ValueError(f"jnp.eye: negative dimensions are not allowed, got {N} and {M}")
     rows, columns = shape_of((N, N if M is None else M))
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "eye")
-    if type(k) is int:
+    if isinstance(k, int):
         result = _eye_static(_clipped(k, rows, columns), rows, columns, dtype)
     else:
         aval = aval_of(k)

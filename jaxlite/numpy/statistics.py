@@ -175,7 +175,8 @@ def _quantile(name: str, a, q, weights, out, overwrite_input, axis: Axis, method
     a = _inexact(as_array(a))
     dtype = a.dtype
     q = _inexact(as_array(q))
-    wide, _ = dtypes.lattice_join(((dtype, False), (q.dtype, False), (dtypes.float32, False)), "standard")
+    own = dtype if dtypes.itemsize_bits(dtype) >= 16 else dtypes.float32  # smaller floats promote with nothing
+    wide, _ = dtypes.lattice_join(((own, False), (q.dtype, False), (dtypes.float32, False)), "standard")
     q = shaping.convert(q, wide, False)
     if name.endswith("percentile"):
         q = lax.div(q, scalar(100, wide))
@@ -522,10 +523,10 @@ def histogram_bin_edges(a, bins=10, range: Sequence[Any] | None = None, weights=
     """The edges of a histogram's bins: `bins` equal parts of the range, or `bins` itself if it is an array.
 
     Args:
-      range: the ends; those of the data by default, moved apart by 1 if they are equal.
+      range: the ends; those of the data by default, moved apart by 1 if they are equal; 0 and 1 for no data.
       weights: without effect.
     Returns: floating, (number of bins + 1,).
-    Raises: ValueError for no data and no range; NotImplementedError for a string.
+    Raises: NotImplementedError for a string.
     """
     count, edges = _split_bins("histogram_bin_edges", bins)
     check_arrays("histogram_bin_edges", a)
@@ -538,7 +539,9 @@ def _edges(a, edges, range, count: int | None, dtype: Any = None):
     dtype = dtypes.to_inexact_dtype(a.dtype) if dtype is None else dtype
     if count is None:
         return shaping.convert(edges, dtype, False)
-    low, high = (reductions.min(a), reductions.max(a)) if range is None else range
+    if range is None:
+        range = (reductions.min(a), reductions.max(a)) if a.size else (0, 1)
+    low, high = range
     low, high = shaping.convert(low, dtype, False), shaping.convert(high, dtype, False)
     equal = low == high
     half = scalar(0.5, dtype)
@@ -571,7 +574,7 @@ def histogram(a, bins=10, range: Sequence[Any] | None = None, weights=None,
       density: divide by the total and by the widths, so that the integral is 1.
       out_sharding: how the counts are laid out over devices.
     Returns: floating counts (bins,) and edges (bins + 1,).
-    Raises: ValueError for no data and no range, or weights of another shape.
+    Raises: ValueError for weights of another shape.
 
     >>> import jaxlite.numpy as jnp
     >>> counts, edges = jnp.histogram(jnp.array([1, 2, 1]), bins=jnp.array([0, 1, 2, 3]))

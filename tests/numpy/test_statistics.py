@@ -62,6 +62,14 @@ def test_quantiles_match_numpy(name, x):
         close(result, numpys(name, x.astype(np.float64), q, **arguments), 1e-4)
 
 
+def test_quantiles_of_floats_of_8_bits():
+    x = jnp.array([[3.0, -1.0, 0.5], [1.0, 2.0, -4.0]]).astype(ml_dtypes.float8_e5m2)
+    for function in (jnp.quantile, jnp.nanquantile):
+        found = function(x, 0.5, axis=1)
+        assert found.dtype == x.dtype and found.astype(float).tolist() == [0.5, 1]
+    assert jnp.nanpercentile(x, 50, axis=0).astype(float).tolist() == [2, 0.5, -1.75]
+
+
 def test_nearest_quantile_rounds_halves_down():
     got = jnp.quantile(WEIGHTS, np.array([0, 0.125, 0.375, 0.5, 0.625, 1]), method="nearest")
     assert got.tolist() == [1, 1, 2, 2, 3, 4]
@@ -138,7 +146,8 @@ def test_histograms_match_numpy():
     cases = [(X, {}), (X, {"bins": 5, "range": (-1, 1)}), (X, {"bins": edges}), (INTS, {"bins": 4}),
              (X, {"bins": 5, "density": True}), (X, {"bins": 5, "weights": np.abs(X)}), (INTS > 2, {"bins": 2}),
              (X, {"bins": edges, "weights": np.abs(X), "density": True}), (np.ones(3, np.float32), {"bins": 3}),
-             (X, {"bins": 20, "range": (-2, 1)}), (INTS, {"bins": np.array([0, 1, 5, 9])})]
+             (X, {"bins": 20, "range": (-2, 1)}), (INTS, {"bins": np.array([0, 1, 5, 9])}), (X[:0], {"bins": 3}),
+             (INTS[:0], {"bins": 2, "weights": np.ones(INTS[:0].shape)})]
     results = jaxlite.jit(lambda: [jnp.histogram(x, **arguments) for x, arguments in cases])()
     for (x, arguments), (counts, found) in zip(cases, results, strict=True):
         x = x.astype(np.float64) if x.dtype == bool else x
@@ -147,6 +156,7 @@ def test_histograms_match_numpy():
         close(found, expected_edges)
         close(counts, expected, 1e-4)
     close(jnp.histogram_bin_edges(INTS, 4, range=(0.5, 2)), np.histogram_bin_edges(INTS, 4, range=(0.5, 2)))
+    assert [each.tolist() for each in jnp.histogram2d(X[0, 0, :0], X[0, 0, :0], 1)] == [[[0]], [0, 1], [0, 1]]
     counts, _ = jnp.histogram(np.zeros(5000, np.float16), 2)  # more than half floats can count to, one by one
     assert counts.tolist() == [0, 5000]
     assert jnp.histogram(np.array([np.nan, 1, 2], np.float32), np.array([0.0, 1.5, 3]))[0].tolist() == [1, 1]
@@ -209,7 +219,6 @@ ERRORS = [
     (RuntimeError, "incompatible numbers", lambda: jnp.cov(X[0], aweights=np.ones(4))),
     (RuntimeError, "multidimensional", lambda: jnp.cov(X[0], aweights=np.ones((1, 5)))),
     (ValueError, "same shape", lambda: jnp.histogram(X, weights=WEIGHTS)),
-    (ValueError, "zero-size", lambda: jnp.histogram(X[:0])),
     (ValueError, "range", lambda: jnp.histogram(X, range=(1, 2, 3))),
     (NotImplementedError, "string", lambda: jnp.histogram_bin_edges(X, "auto")),
     (TypeError, "integer", lambda: jnp.histogram(X, 3.0)),

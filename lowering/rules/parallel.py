@@ -56,11 +56,11 @@ def _shard_map(ctx: Any, *operands: Any, jaxpr: Any, mesh: Any, in_specs: Any, o
         axes = ", ".join(quoted(each) for each in mesh.axis_names if each in newly_manual_axes)
         # XLA loses the sharding of side effects in a program without results: there is always one.
         types = [*map(ctx.type_of, ctx.avals_out), *[token.type for token in tokens]]
-        outs = shardings(out_specs, ctx.avals_out)
+        laid_out = shardings(out_specs, ctx.avals_out)
         if not types:
-            types, outs = [ctx.tensor_type((), _I32)], ctx.attribute(f"#sdy.sharding_per_value<[<@{name}, []>]>")
+            types, laid_out = [ctx.tensor_type((), _I32)], ctx.attribute(f"#sdy.sharding_per_value<[<@{name}, []>]>")
         operation = ctx.op("sdy.manual_computation", [*operands, *tokens], types, {
-            "in_shardings": shardings(in_specs, ctx.avals_in), "out_shardings": outs,
+            "in_shardings": shardings(in_specs, ctx.avals_in), "out_shardings": laid_out,
             "manual_axes": ir.Attribute.parse(f"#sdy<manual_axes{{{axes}}}>", ctx.builder.context)}, 1)
         inside = ctx.region(operation, 0, [ctx.type_of(var.aval) for var in program.invars] + [token.type for token in tokens])
         arguments = list(inside.arguments)

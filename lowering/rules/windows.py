@@ -267,19 +267,17 @@ def _pays_in_loop(size: int) -> bool:
 
 
 def _several_a_turn(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
-    """The running totals of one row. Each turn of the loop waits for the total before it, and so does more than one."""
-    low, high = (-shape[run.axis] % _WIDTH, 0) if run.reverse else (0, -shape[run.axis] % _WIDTH)
-    padding = [(low, high) if dimension == run.axis else (0, 0) for dimension in range(len(shape))]
-    padded = tuple(low + size + high for (low, high), size in zip(padding, shape, strict=True))
+    """The running totals of one row, a few elements a turn: of their additions only one waits for the turn before."""
     neutral, one = ctx.constant(run.start, run.dtype), (1,) * len(shape)
-    zero = ctx.constant(0, _I32)
+    padding = [(0, -size % _WIDTH) if dimension == run.axis else (0, 0) for dimension, size in enumerate(shape)]
+    padded = tuple(size + high for size, (_, high) in zip(shape, padding, strict=True))
 
     def step(body: Any, turn: Any, state: Sequence[Any]) -> list[Any]:
         before, values, totals = state
         first, part, total = body.value("stablehlo.multiply", [turn, body.constant(_WIDTH, _I32)], (), _I32), None, before
         for offset in range(_WIDTH):
             number = body.value("stablehlo.add", [first, body.constant(offset, _I32)], (), _I32)
-            where = [zero] * len(shape)
+            where = [body.constant(0, _I32)] * len(shape)
             where[run.axis] = _position(body, number, padded[run.axis], run)
             element = _read(body, values, where, one, run)
             part = element if part is None else run.combination(body, part, element, one, run.wide)

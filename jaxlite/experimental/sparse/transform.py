@@ -285,14 +285,19 @@ _ON_ELEMENTS = _LINEAR | frozenset("abs asin asinh atan atanh cbrt ceil expm1 fl
 _ON_COMPRESSED = _ON_ELEMENTS | {"dot_general", "integer_pow", "todense"}  # what takes BCSR arrays as they are
 
 
-# What has a rule for BCSR arrays alone, if all sparse operands are.
-_OF_COMPRESSED: dict[str, Callable] = {
-    "broadcast_in_dim": lambda eqn, mat, *rest: bcsr_broadcast_in_dim(
-        mat, shape=eqn.params["shape"], broadcast_dimensions=eqn.params["broadcast_dimensions"]),
-    "concatenate": lambda eqn, *mats: bcsr_concatenate(mats, dimension=eqn.params["dimension"])
-    if all(isinstance(mat, BCSR) for mat in mats) and eqn.params["dimension"] < mats[0].n_batch + 1 else _concatenate(
-        eqn, *[mat.to_bcoo() if isinstance(mat, BCSR) else mat for mat in mats]),
-}
+def _broadcast_compressed(eqn, mat, *_):
+    return bcsr_broadcast_in_dim(mat, shape=eqn.params["shape"], broadcast_dimensions=eqn.params["broadcast_dimensions"])
+
+
+def _concatenate_compressed(eqn, *mats):
+    dimension = eqn.params["dimension"]
+    if all(isinstance(mat, BCSR) for mat in mats) and dimension <= mats[0].n_batch:
+        return bcsr_concatenate(mats, dimension=dimension)
+    return _concatenate(eqn, *[mat.to_bcoo() if isinstance(mat, BCSR) else mat for mat in mats])
+
+
+# What has a rule of its own where an operand is a BCSR array.
+_OF_COMPRESSED: dict[str, Callable] = {"broadcast_in_dim": _broadcast_compressed, "concatenate": _concatenate_compressed}
 
 
 def _as_number(mat):

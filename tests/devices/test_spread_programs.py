@@ -274,15 +274,21 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             io_callback(lambda x: seen.append(("before", float(x))), None, first, ordered=True)
             last = lax.fori_loop(0, 2, lambda i, c: io_callback(partial(note, "loop"), first, c, ordered=True), first)
             jax.debug.callback(partial(note, "after"), last, ordered=True)
+            last = io_callback(lambda x: x, first, last, ordered=True)
             return lax.psum(last, ("x", "y"))
 
         spread = jax.shard_map(on_each, mesh=MESH, in_specs=P(("x", "y")), out_specs=P())
 
+        def passed_on(name, x):
+            seen.append((name, 0))
+            return x
+
         def fun(x):
-            jax.debug.callback(lambda: seen.append(("start", 0)), ordered=True)
-            total = spread(x)
-            jax.debug.callback(lambda: seen.append(("end", 0)), ordered=True)
-            return total
+            jax.debug.callback(lambda: None, ordered=True)
+            # Devices only wait for each other where one gives another data.
+            total = spread(io_callback(partial(passed_on, "start"), x, x))
+            jax.debug.callback(lambda: None, ordered=True)
+            return io_callback(partial(passed_on, "end"), total, total)
 
         assert jax.jit(fun)(np.arange(8, dtype=np.float32)) == sum(range(8)) + 8 * 16
         jax.effects_barrier()

@@ -3,7 +3,7 @@
 The gradient of a layer's weights is a product of two arrays along their first axes, the batch. XLA:CPU hands it to a library
 that multiplies small blocks, and takes up to eight times as long for a tall result, many inputs and few outputs, as for a wide
 one. So the wide one is computed, written, and read as its transpose. The barrier between the two keeps XLA from making one of
-them again.
+them again. The same goes for many such products at once, as the gradients of the values of attention are.
 
 A first operand that is contracted along its first axes is also one that the fast library of jaxlib 0.12 does not take. If the
 second has to be copied anyway, since it is contracted along an axis in the middle with a few elements behind it (cotangents of
@@ -14,6 +14,7 @@ mixture of experts have: where that is large, the second comes first.
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from lowering import xla
@@ -21,7 +22,8 @@ from lowering import xla
 _MANY, _TALL = 128, 2  # elements that are summed up, and rows of the result for each column, from which on turning pays
 _FEWER, _TALLER = 64, 4  # or these
 _SHORTEST, _LONGER = 8, 16  # elements behind an axis in the middle that are few, and how much longer the axis is
-_WIDEST = 32  # columns of a result up to which blocks are small, rows up to which the copy is what takes long
+_WIDEST = 128  # columns of a result up to which blocks are small
+_FEW = 32  # columns up to which nearly nothing is copied, rows up to which the copy of the second operand is what takes long
 _LARGE = 8192  # elements of a result that are worth another order where nothing else is won
 _COPIED = 131072  # elements of an operand that are worth another order, so that they are not copied
 _WORK = 1 << 17  # products of two elements that are worth two more kernels, where nothing takes the transpose in
@@ -34,24 +36,29 @@ def is_better_turned(eqn: Any) -> bool:
         return False
     from lowering.rules.dot import turns_small  # loaded with the program's own rules
 
-    (contract, of_other), (batch, _) = eqn.params["dimension_numbers"]
+    (contract, of_other), (batch, of_others) = eqn.params["dimension_numbers"]
     x, y, out = (atom.aval for atom in (*eqn.invars, *eqn.outvars))
-    if batch or out.dtype not in ("float32", "float64") or not x.dtype == y.dtype == out.dtype or not _is_leading(contract):
+    if out.dtype not in ("float32", "float64") or not x.dtype == y.dtype == out.dtype or not _is_leading((*batch, *contract)):
         return False
     precision = eqn.params.get("precision")
     if not contract or not (precision is None or isinstance(precision, tuple) and precision[0] == precision[1]):
         return False
     if not all(type(extent) is int for extent in (*x.shape, *y.shape)):
         return False
-    count = math.prod(x.shape[:len(contract)])
-    rows, columns = x.size // max(1, count), y.size // max(1, count)
-    if not _is_leading(of_other):
+    first = len(batch)
+    count = math.prod(x.shape[first:first + len(contract)])
+    rows, columns = (math.prod(each.shape[first:]) // max(1, count) for each in (x, y))
+    if not _is_leading((*of_others, *of_other)):
+        if batch:
+            return False
         behind = math.prod(y.shape[max(of_other) + 1:])
-        is_few = 1 < rows <= _WIDEST and 1 < behind <= _SHORTEST and count >= _LONGER * behind
+        is_few = 1 < rows <= _FEW and 1 < behind <= _SHORTEST and count >= _LONGER * behind
         is_few = is_few and not turns_small(x, y, eqn.params["dimension_numbers"], precision)
         return not xla.BARRIER_DROPPER and is_few and out.size >= _LARGE
-    if x.ndim > len(contract) + 1 and count > columns > _WIDEST:
+    if not batch and x.ndim > len(contract) + 1 and count > columns > _FEW:
         return y.ndim == len(of_other) + 1 and x.size >= _COPIED
+    if columns * columns > _FEW * count:  # what is won is less than what reading the transpose costs
+        return False
     return 1 < columns <= _WIDEST and (
         count >= _MANY and rows >= _TALL * columns or count >= _FEWER and rows >= _TALLER * columns)
 
@@ -59,7 +66,8 @@ def is_better_turned(eqn: Any) -> bool:
 def is_little(eqn: Any) -> bool:
     """Whether such a product is not worth it where the result is to be in memory: one kernel turns it, and one copies it."""
     x, axes = eqn.invars[0].aval, eqn.params["dimension_numbers"][0][0]
-    return eqn.outvars[0].aval.size * math.prod(x.shape[axis] for axis in axes) < _WORK
+    count = math.prod(x.shape[axis] for axis in axes)
+    return count < _MANY or eqn.outvars[0].aval.size * count < _WORK
 
 
 def _is_leading(axes: Any) -> bool:
@@ -74,13 +82,14 @@ def turned(value: Any, location: Any) -> list[Any]:
     x, y = owner.operands
     kind = ir.RankedTensorType(value.type)
     numbers = str(owner.attributes[_NUMBERS])
-    contracted = numbers[numbers.index("["):numbers.index("]")].count(",") + 1
-    rows = ir.RankedTensorType(x.type).rank - contracted
-    columns = kind.rank - rows
+    batch, contracted = (len(re.findall(r"\d+", numbers.partition(f"lhs_{name}_dimensions")[2].partition("]")[0]))
+                         for name in ("batching", "contracting"))
+    start = ir.RankedTensorType(x.type).rank - contracted  # of the columns in the result
+    turn = [*range(batch), *range(start, kind.rank), *range(batch, start)]
     swapped = numbers.replace("lhs", "own").replace("rhs", "lhs").replace("own", "rhs")
-    order = ir.DenseI64ArrayAttr.get([*range(columns, kind.rank), *range(columns)], owner.context)
+    order = ir.DenseI64ArrayAttr.get([turn.index(axis) for axis in range(kind.rank)], owner.context)
     with location, ir.InsertionPoint.after(owner):
-        wide = ir.RankedTensorType.get([*kind.shape[rows:], *kind.shape[:rows]], kind.element_type)
+        wide = ir.RankedTensorType.get([kind.shape[axis] for axis in turn], kind.element_type)
         product = ir.Operation.create("stablehlo.dot_general", [wide], [y, x], {
             _NUMBERS: ir.Attribute.parse(swapped), "precision_config": owner.attributes["precision_config"]})
         barrier = ir.Operation.create("stablehlo.optimization_barrier", [wide], product.results)

@@ -63,6 +63,17 @@ def test_axes_of_both_operands_keep_their_order():
     np.testing.assert_allclose(jax.jit(product)(x, y), np.einsum("abij,abkl->ijkl", x, y), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("left, right, numbers, equation", [
+    ((4, 128, 100), (4, 128, 6), (((1,), (1,)), ((0,), (0,))), "bki,bkj->bij"),
+    ((2, 3, 64, 4, 25), (2, 3, 64, 2, 5), (((2,), (2,)), ((0, 1), (0, 1))), "abkij,abklm->abijlm"),
+    ((256, 300), (256, 64), FIRST, "ki,kj->ij")])
+def test_batches_and_many_columns(left, right, numbers, equation):
+    x, y = values(*left), values(*right)
+    product = lambda x, y: 2 * lax.dot_general(x, y, numbers)
+    assert found(product, x, y)
+    np.testing.assert_allclose(jax.jit(product)(x, y), 2 * np.einsum(equation, x, y), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.skipif(bool(xla.BARRIER_DROPPER), reason="the library that it is for came later")
 def test_cotangents_of_a_batch_come_first():
     x, y = values(64, 10), values(512, 64, 2)
@@ -98,8 +109,9 @@ def test_large_operands_of_several_axes_come_second_and_are_not_copied():
     (values(200, 300), values(200), FIRST),
     (values(200, 300).astype(np.float16), values(200, 3).astype(np.float16), FIRST),
     (values(300, 200), values(200, 3), (((1,), (0,)), ((), ()))),
-    (values(4, 200, 300), values(4, 200, 3), (((1,), (1,)), ((0,), (0,)))),
-], ids=["wide", "square", "few summed", "one column", "half", "contracted last", "batch"])
+    (values(200, 300), values(200, 100), FIRST),
+    (values(200, 4, 300), values(200, 4, 3), (((0,), (0,)), ((1,), (1,)))),
+], ids=["wide", "square", "few summed", "one column", "half", "contracted last", "many columns", "a batch in the middle"])
 def test_other_products_stay(x, y, numbers):
     assert not found(lambda x, y: lax.dot_general(x, y, numbers), jnp.asarray(x), jnp.asarray(y))
 

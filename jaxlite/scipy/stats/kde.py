@@ -99,7 +99,7 @@ class gaussian_kde:
 
     def evaluate(self, points):
         """The density at points (d, m), or (m,) of one number each, or one point (d,). Returns: (m,)."""
-        return jnp.exp(self.logpdf(points))
+        return (jnp.exp(_log_overlaps(self._points(points), self.dataset, self.covariance)) * self.weights).sum(1)
 
     __call__ = evaluate
 
@@ -161,4 +161,5 @@ def _log_overlaps(points, centers, covariance):
     middle = stop_gradient(centers.mean(1, keepdims=True))  # far from zero, points that are multiplied lose their offsets
     white_points, white_centers = (solve_triangular(factor, each - middle, lower=True) for each in (points, centers))
     distances = ((white_points[:, :, None] - white_centers[:, None, :]) ** 2).sum(0)
-    return -distances / 2 - jnp.log(jnp.diagonal(factor)).sum() - len(factor) * math.log(2 * math.pi) / 2
+    at_center = -len(factor) * math.log(2 * math.pi) / 2 - jnp.log(jnp.diagonal(factor)).sum()
+    return at_center - distances / 2

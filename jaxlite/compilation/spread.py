@@ -288,7 +288,7 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
     for place, (wanted, aval) in enumerate(zip(results, closed.out_avals, strict=True)):
         if type(wanted) is xla.SingleDeviceSharding:
             wanted = xla.NamedSharding(named, shardings.P())
-        if wanted is None and (getattr(aval, "layout", None) is not None or shardings.is_explicit(each_axis)):
+        if wanted is None and getattr(aval, "layout", None) is not None:
             wanted = _typed_result(each_axis, aval)
         if wanted is not None:
             _check_result(program, place, wanted, aval)
@@ -343,16 +343,13 @@ def _check_result(program: Program, place: int, sharding: Any, aval: Any) -> Non
 
 def _typed_result(whole: Any, aval: Any) -> Any:
     """The sharding of a result over explicit axes that its type says; what other axes do with it stays open."""
-    if not hasattr(aval, "shape"):
-        return None
     layout = aval.layout
-    if layout is not None and layout.mesh != whole.mesh.abstract_mesh and layout.mesh.size == whole.mesh.size:
+    if layout.mesh != whole.mesh.abstract_mesh and layout.mesh.size == whole.mesh.size:
         wanted = layout.mesh  # of an exported function, which has a mesh of its own
         mesh = Mesh(whole.mesh.devices.reshape(wanted.axis_sizes), wanted.axis_names, axis_types=wanted.axis_types)
         return xla.NamedSharding(mesh, layout.spec)
     rest = shardings.UNCONSTRAINED if AxisType.Auto in whole.mesh.axis_types else None
-    spec = shardings.P(*[None] * len(aval.shape)) if layout is None else layout.spec
-    return whole.update(spec=spec.update(partitions=[rest if each is None else each for each in spec]))
+    return whole.update(spec=layout.spec.update(partitions=[rest if each is None else each for each in layout.spec]))
 
 
 def _sharding_of(value: Any) -> Any:

@@ -183,7 +183,7 @@ class ShapedArray(AbstractValue):
     """An array's shape and dtype. `weak_type` marks values made from Python scalars, which yield in promotion.
 
     `layout` says how the array is on the explicit axes of a mesh: a `NamedSharding` over the mesh without its devices, with
-    an entry for each axis. Most types have none: then the array is whole on all of them, or there are no such axes.
+    an entry for each axis. Most types have none: such an array is on no mesh with explicit axes, and goes with those that are.
 
     Args to the constructor: `shape` a tuple of ints, `dtype` a NumPy dtype or an extended dtype; `sharding` how the array is
     cut: of that, the type has what is said of explicit axes; `vma` the names of manual mesh axes along which it varies;
@@ -423,7 +423,7 @@ def plain(aval: Any) -> Any:
 
 
 def layout_of(sharding: Any, ndim: int) -> Any:
-    """What a sharding says of explicit axes; None if that is nothing.
+    """What a sharding says of explicit axes; None if there are none.
 
     A sharding and its mesh are known here by their shape alone, as `lowering.partitioning` knows them.
     """
@@ -433,12 +433,12 @@ def layout_of(sharding: Any, ndim: int) -> Any:
     if explicit and config.remove_size_one_mesh_axis_from_type.value:
         explicit = {name for name in explicit if mesh.shape[name] > 1}
     spec = sharding.spec if explicit else None
-    if spec is None or not (spec or spec.unreduced or spec.reduced):
+    if spec is None:
         return None
     entries = [_kept(entry, explicit) for entry in spec]
     spec = spec.update(partitions=entries + [None] * (ndim - len(entries)), unreduced=spec.unreduced & explicit,
                        reduced=spec.reduced & explicit)
-    return type(sharding)(mesh.abstract_mesh, spec) if says_something(spec) else None
+    return type(sharding)(mesh.abstract_mesh, spec)
 
 
 def says_something(spec: Any) -> bool:
@@ -446,10 +446,35 @@ def says_something(spec: Any) -> bool:
     return any(spec) or bool(spec.unreduced or spec.reduced)
 
 
+def is_cut(aval: Any) -> bool:
+    """Whether an array is more than whole everywhere on the explicit axes of a mesh."""
+    return aval.layout is not None and says_something(aval.layout.spec)
+
+
+def kept_layout(layout: Any) -> Any:
+    """A layout, or None where it says nothing: of what is whole on a mesh without explicit axes."""
+    return layout if layout.mesh.explicit_axes or says_something(layout.spec) else None
+
+
+def mesh_of_types() -> Any:
+    """The mesh of the context without its devices, if it has explicit axes: what is made is whole on it."""
+    mesh = config.context_abstract_mesh.value
+    if mesh is None:
+        mesh = config.context_mesh.value
+        mesh = mesh and mesh.abstract_mesh
+    return mesh if mesh is not None and mesh.explicit_axes else None
+
+
 def has_states(aval: Any) -> bool:
     """Whether values of a type are unreduced or reduced along some mesh axes: such ones go with their like alone."""
     layout = getattr(aval, "layout", None)
     return layout is not None and bool(layout.spec.unreduced or layout.spec.reduced)
+
+
+def states_of(aval: Any) -> tuple[frozenset[Any], frozenset[Any]]:
+    """The mesh axes along which values of a type are unreduced, and those along which they are reduced."""
+    spec = None if aval.layout is None else aval.layout.spec
+    return (_nowhere, _nowhere) if spec is None else (spec.unreduced, spec.reduced)
 
 
 def dual(aval: Any) -> Any:
@@ -597,12 +622,16 @@ def without_axis(aval: Any, dim: int, size: int | None = None) -> Any:
         return made
     entries = [*aval.layout.spec[:dim], *aval.layout.spec[dim + 1:]]
     spec = aval.layout.spec.update(partitions=entries)
-    return with_layout(made, aval.layout.update(spec=spec) if says_something(spec) else None)
+    return with_layout(made, kept_layout(aval.layout.update(spec=spec)))
+
+
+def _layouts_match(a: Any, b: Any) -> bool:
+    return a.layout == b.layout or (a.layout is None or b.layout is None) and not (has_states(a) or has_states(b))
 
 
 def typematch(a: Any, b: Any) -> bool:
-    """Whether two avals are equal but for weak type."""
+    """Whether two avals are equal but for weak type; what is on no mesh goes with what is."""
     return a is b or (
         isinstance(a, ShapedArray) and isinstance(b, ShapedArray) and a.shape == b.shape and a.dtype == b.dtype
-        and a.vma == b.vma and a.layout == b.layout and a.memory_space is b.memory_space
+        and a.vma == b.vma and _layouts_match(a, b) and a.memory_space is b.memory_space
     ) or (a.is_high and bool(getattr(a, "aval", a) == getattr(b, "aval", b)))

@@ -21,6 +21,7 @@ from jaxlite.core.aval import (
     ShapedArray,
     in_space,
     layouts,
+    mesh_of_types,
     refuse_ref,
     spaces,
     varying,
@@ -196,10 +197,11 @@ class Primitive:
             return _no_collectives().typed(self, avals, params)
         key: Any = None
         memo = self._memo
+        mesh = mesh_of_types() if layouts.exist else None
         if self._memoised:
             if self._memoised is not True:
                 memo = derived(params[self._memoised], self, dict)
-            key = tuple(avals)
+            key = tuple(avals) if mesh is None else (mesh, *avals)
             if params:
                 if not self.is_own:  # may have params of any kind
                     key = (key, *params, *map(exact_key, params.values()))
@@ -212,11 +214,11 @@ class Primitive:
             except KeyError:
                 pass
             except TypeError:  # an unhashable param
-                return self._abstract(*avals, **params) if not layouts.exist else _explicit().typed(self, avals, params)
+                return self._abstract(*avals, **params) if not layouts.exist else _explicit().typed(self, avals, params, mesh)
         if not self.takes_refs and AbstractRef in map(type, avals):
             self._check_no_refs(avals, params)
-        if layouts.exist and any(getattr(aval, "layout", None) is not None for aval in avals):
-            result = _explicit().typed(self, avals, params)
+        if mesh is not None or layouts.exist and any(getattr(aval, "layout", None) is not None for aval in avals):
+            result = _explicit().typed(self, avals, params, mesh)
             if chooses_layouts.value:  # as it is not without
                 return result
         else:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxlite.core import config
-from jaxlite.core.aval import Ints
+from jaxlite.core.aval import Ints, layouts
 from jaxlite.core.filtering import boundary
 from lowering import platforms, xla
 
@@ -467,6 +467,7 @@ class set_mesh:
             raise ValueError(f"Expected mesh of type `jax.sharding.Mesh`. Got type {type(mesh)}")
         if config.tracing.state.value:
             raise ValueError("set_mesh can be used outside of jit only; use use_abstract_mesh inside")
+        layouts.exist = layouts.exist or mesh is not None and bool(mesh.explicit_axes)
         self._previous = concrete_context.swap_local(None if mesh is None or mesh.empty else mesh)
 
     def __enter__(self) -> None:
@@ -484,6 +485,7 @@ def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
     """Trace under an abstract mesh inside a `with` block."""
     if not isinstance(mesh, AbstractMesh):
         raise ValueError(f"Expected mesh of type `jax.sharding.AbstractMesh`. Got type {type(mesh)}")
+    layouts.exist = layouts.exist or bool(mesh.explicit_axes)
     previous = abstract_context.swap_local(mesh)
     try:
         yield

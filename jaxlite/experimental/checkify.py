@@ -630,7 +630,8 @@ def _on_shard_map(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
     outs = shard_map_p.bind(*consts, *values, **{
         **params, "jaxpr": hoist_consts(traced), "in_specs": (*(P(),) * len(consts), *params["in_specs"]),
         "out_specs": (*params["out_specs"], *(stacked,) * (len(traced.outvars) - count))})
-    codes, *payload = [out if aval_of(out).layout is None else reshard(out, P()) for out in outs[count:]]
+    codes, *payload = [out if aval_of(out).layout is None else reshard(out, aval_of(out).layout.update(spec=P()))
+                       for out in outs[count:]]
     at = argmin(codes, 0, _i32)
     code, *payload = [dynamic_index_in_dim(value, at, 0, keepdims=False) for value in (codes, *payload)]
     parts = iter(payload)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import has_states, layouts, spaces
+from jaxlite.core.aval import layouts, spaces
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import elementwise as e
@@ -103,7 +103,7 @@ def filled(value, x):
     """A constant in the shape and dtype of x."""
     aval = aval_of(x)
     made = shaping.broadcast_in_dim(const(value, x), aval.shape, ())
-    return placement.laid_out_as(made, aval) if layouts.exist and has_states(aval) else made
+    return placement.laid_out_as(made, aval) if layouts.exist else made
 
 
 def _strong_zeros(x):

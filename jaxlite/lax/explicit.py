@@ -18,11 +18,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from jaxlite.core.aval import Ints, has_states, plain, with_layout
+from jaxlite.core.aval import Ints, ShapedArray, has_states, is_cut, kept_layout, plain, states_of, with_layout
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.jaxpr import jaxprs_in_params
-from jaxlite.devices.sharding import PartitionSpec, axes_of
+from jaxlite.devices.sharding import NamedSharding, PartitionSpec, axes_of
 from jaxlite.lax.explicit_case import Case, Rule, Spec
 from jaxlite.lax.explicit_sums import no_rule, pending_sums, states
 
@@ -33,19 +33,22 @@ SELF_TYPED = frozenset("""addupdate all_gather_reduced call_exported custom_line
     unreduced_pmin unreduced_psum unreduced_reduce_scatter vary_unreduced_cast_p""".split())
 
 
-def typed(primitive, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
-    """The types of a primitive's results, and its effects, where an operand has a layout.
+def typed(primitive, avals: Sequence[Any], params: dict[str, Any], context: Any) -> tuple[Any, Any]:
+    """The types of a primitive's results, and its effects, where an operand has a layout, or the context a mesh with such axes.
 
     Raises: ShardingTypeError; what the primitive's typing rule raises.
     """
     name = primitive.name
-    if all(getattr(aval, "layout", None) is None for aval in avals):
-        return primitive.eval_whole(avals, params)
     if name == "cond" and has_states(avals[0]) and avals[0].layout.spec.unreduced:
         no_rule("unreduced", "the predicate of cond")
     if name in SELF_TYPED or primitive.call_primitive or (
             name not in _RULES and next(jaxprs_in_params(params), None) is not None):
         return primitive.eval_whole(avals, params)  # which looks at layouts
+    if all(getattr(aval, "layout", None) is None for aval in avals):
+        outs, effects = primitive.eval_whole(avals, params)
+        if context is None:
+            return outs, effects
+        return [_whole_on(context, out) for out in outs] if primitive.multiple_results else _whole_on(context, outs), effects
     outs, effects = primitive.eval_whole([plain(aval) for aval in avals], params)
     results = list(outs) if primitive.multiple_results else [outs]
     if not results:
@@ -56,23 +59,35 @@ def typed(primitive, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any,
         if layout.mesh != mesh:
             raise ShardingTypeError(f"{name} got operands over different meshes: {mesh} and {layout.mesh}. Move one with "
                                     "jax.device_put")
-    rule = _RULES.get(name)
-    if rule is None:
+    rule = _RULES.get(name, _whole_results)
+    if rule is _whole_results and any(map(is_cut, avals)):
         _unknown(name, avals)
     case = Case(name, rule, avals, mesh, params, results)
     unreduced, reduced, parts = pending_sums(case, rule is _elementwise)
     specs = [case.settled(spec, result) for spec, result in zip(rule(case, **params), results, strict=True)]
     kind = type(layouts[0])
-    made = [with_layout(result, kind(mesh, PartitionSpec(*spec, unreduced=unreduced, reduced=reduced, unreduced_kind=parts))
-                        if unreduced or reduced or any(spec) else None)
+    made = [with_layout(result, kept_layout(kind(mesh, PartitionSpec(
+                *spec, unreduced=unreduced, reduced=reduced, unreduced_kind=parts))))
             for spec, result in zip(specs, results, strict=True)]
     return made if primitive.multiple_results else made[0], effects
+
+
+def _whole_on(mesh, aval):
+    """The type of a result that is whole on the mesh of the context, unless its type says already how it is on one."""
+    if type(aval) is not ShapedArray or aval.layout is not None:
+        return aval
+    return with_layout(aval, NamedSharding(mesh, PartitionSpec(*[None] * aval.ndim)))
 
 
 def _unknown(name: str, avals: Sequence[Any]) -> NoReturn:
     raise ShardingTypeError(f"sharding rule for {name} is not implemented, so its operands must not be split along explicit "
                             f"mesh axes; got {', '.join(aval.str_short() for aval in avals)}. Use jax.sharding.reshard to "
                             "replicate them, or jax.sharding.auto_axes around the call to leave the sharding to the compiler")
+
+
+def _whole_results(case: Case, **params) -> list[Spec]:
+    """Of operands that are whole."""
+    return [(None,) * getattr(result, "ndim", 0) for result in case.results]
 
 
 def _rule(*names: str) -> Callable[[Rule], Rule]:
@@ -107,7 +122,7 @@ def _elementwise(case: Case, **params) -> list[Spec]:
 
 @_rule("select_n")
 def _select_n(case: Case) -> Sequence[Spec]:
-    cases = [aval.layout for aval in case.avals[1:] if aval.layout is not None or any(map(states, case.avals))]
+    cases = [aval.layout for aval in case.avals[1:] if is_cut(aval) or any(map(states, case.avals))]
     if any(layout != cases[0] for layout in cases):
         case.refuse("select cases must have the same shardings, got "
                     f"[{', '.join(aval.str_short() for aval in case.avals[1:])}]\nUse jax.sharding.reshard on one of them")
@@ -188,7 +203,7 @@ def _fft(case: Case, **params) -> list[Spec]:
 
 
 @_rule("cholesky", "eig", "eigh", "lu", "lu_solve", "qr", "geqrf", "ormqr", "svd", "schur", "hessenberg", "householder_product",
-       "triangular_solve", "tridiagonal", "tridiagonal_solve", "symmetric_product")
+       "tridiagonal", "tridiagonal_solve", "symmetric_product")
 def _of_matrices(case: Case, **params) -> list[Spec]:
     batch = max(map(len, case.specs)) - 2  # every one of them has a matrix among its operands
     for index, spec in enumerate(case.specs):
@@ -196,6 +211,18 @@ def _of_matrices(case: Case, **params) -> list[Spec]:
                                                            f"dimensions, but got {PartitionSpec(*spec)}.")
     leading = case.merged([spec[:batch] for spec in case.specs])
     return [(*leading, *[None] * (result.ndim - batch)) for result in case.results]
+
+
+@_rule("triangular_solve")
+def _triangular_solve(case: Case, *, left_side: bool, **params) -> list[Spec]:
+    """The right sides, which are columns or rows of the second operand, may be anywhere."""
+    matrix, sides = case.specs
+    rank = len(sides)
+    case.require_whole(0, [rank - 2, rank - 1],
+                       f"triangular solve input `a` must be unsharded, but got {PartitionSpec(*matrix)}")
+    case.require_whole(1, [rank - 2 if left_side else rank - 1], "triangular solve input `b` must be unsharded on the "
+                       f"contracting axis, but got {PartitionSpec(*sides)} with left_side={left_side}")
+    return [(*case.merged([matrix[:-2], sides[:-2]]), *sides[-2:])]
 
 
 # --- shapes ------------------------------------------------------------------------------------------
@@ -321,20 +348,16 @@ def _unstack(case: Case, *, axis: int) -> list[Spec]:
 @_rule("dynamic_update_slice")
 def _dynamic_update_slice(case: Case, **params) -> list[Spec]:
     operand, update, *_ = case.avals
-    if _full(case.specs[0], operand) != _full(case.specs[1], update):
+    if (case.specs[0], states_of(operand)) != (case.specs[1], states_of(update)):
         case.refuse("dynamic_update_slice operand sharding must be equal to update sharding, got operand sharding "
                     f"{operand.str_short()} and update sharding {update.str_short()}\nUse jax.sharding.reshard on one of them")
     return [case.specs[0]]
 
 
-def _full(spec: Spec, aval):
-    """A layout with what is still to be summed."""
-    own = None if aval.layout is None else aval.layout.spec
-    return (spec, frozenset(), frozenset()) if own is None else (spec, own.unreduced, own.reduced)
-
-
 def _check_alike(case: Case) -> None:
-    if len(set(map(_full, case.specs, case.avals))) > 1:
+    with_states = any(map(has_states, case.avals))
+    if len({(spec, states_of(aval)) for spec, aval in zip(case.specs, case.avals, strict=True)
+            if aval.layout is not None or with_states}) > 1:  # what is on no mesh goes with any
         shown = ", ".join(aval.str_short() for aval in case.avals)
         case.refuse(f"All operands should have the same sharding. Got shardings {shown}\nUse jax.sharding.reshard on "
                     "the others")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import UnreducedKind
+from jaxlite.core.aval import UnreducedKind, says_something
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.devices.sharding import axes_of, used_axes
@@ -36,7 +36,8 @@ def pending_sums(case: Case, is_elementwise: bool) -> tuple[Axes, Axes, Unreduce
     Raises: NotImplementedError where operands are one of these, and the operation has no rule for it; ShardingTypeError where
       operands do not go together; ValueError where they are of different kinds, or of one that the operation does not go with.
     """
-    specs = [None if getattr(aval, "layout", None) is None else aval.layout.spec for aval in case.avals]
+    specs = [None if getattr(aval, "layout", None) is None or not says_something(aval.layout.spec) else aval.layout.spec
+             for aval in case.avals]
     if case.params.get("out_sharding") is None and not any(
             spec is not None and (spec.unreduced or spec.reduced) for spec in specs):
         return _NONE, _NONE, None

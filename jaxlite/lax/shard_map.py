@@ -21,7 +21,7 @@ import numpy as np
 
 from jaxlite.compilation.jit import jit
 from jaxlite.core import config
-from jaxlite.core.aval import AbstractRef, ShapedArray, dual_spec, has_states, layout_of, plain, varying, with_layout
+from jaxlite.core.aval import AbstractRef, ShapedArray, dual_spec, has_states, is_cut, layout_of, plain, varying, with_layout
 from jaxlite.core.discharge import discharge_jaxpr, discharges
 from jaxlite.core.effects import REF
 from jaxlite.core.errors import JaxprTypeError
@@ -83,7 +83,7 @@ def part_aval(aval, spec, mesh, check_vma: bool, axes: frozenset[Any]):
     shape = tuple(size // math.prod(mesh.shape[name] for name in axes_of(entry))
                   for size, entry in zip(aval.shape, _entries(spec, aval.ndim), strict=True))
     part = plain(aval).update(shape=shape)
-    if aval.layout is not None:
+    if is_cut(aval):
         cut = [axes_of(entry) for entry in aval.layout.spec]
         wanted, own = layout_of(NamedSharding(mesh, spec), aval.ndim), aval.layout.spec
         if [tuple(name for name in names if name in axes) for names in cut] != (
@@ -98,6 +98,8 @@ def part_aval(aval, spec, mesh, check_vma: bool, axes: frozenset[Any]):
         raise ValueError(f"in_specs passed to shard_map: {_full(spec, aval.ndim)} does not match the specs of the input: "
                          f"{_full(P(), aval.ndim)} for arg: {aval.str_short()}. Use jax.sharding.reshard on "
                          "the argument")
+    elif aval.layout is not None:
+        part = with_layout(part, layout_of(NamedSharding(_mesh_inside(mesh, axes), P()), aval.ndim))
     if check_vma and (spec.unreduced or spec.reduced):  # all axes are manual, so it is not cut along others
         states = spec.update(partitions=[None] * aval.ndim)
         part = with_layout(part, NamedSharding(_mesh_inside(mesh, axes), states))

@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxlite.compilation import spread
 from jaxlite.core.array import make_array, single_device_sharding
-from jaxlite.core.aval import UnreducedKind, dual, has_states, layout_of, refuse_ref, with_layout
+from jaxlite.core.aval import UnreducedKind, dual, has_states, layout_of, refuse_ref, says_something, with_layout
 from jaxlite.core.config import no_collectives
 from jaxlite.core.effects import DEBUG
 from jaxlite.core.errors import ShardingTypeError
@@ -275,7 +275,8 @@ def _mesh_around():
 
 def _check_layout(aval, sharding) -> None:
     """Within a mesh of explicit axes, a constraint only checks the type."""
-    if layout_of(sharding, aval.ndim) != aval.layout:
+    wanted = layout_of(sharding, aval.ndim)
+    if wanted != aval.layout and (aval.layout is not None or says_something(wanted.spec)):
         raise AssertionError(
             "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
             f"sharding: {_spec_text(aval.layout, aval.ndim)} did not match the sharding provided: {sharding.spec}. Please "
@@ -296,9 +297,16 @@ def _spec_text(layout, ndim: int):
 
 def laid_out(x, out_sharding):
     """One array with what a function got as its argument `out_sharding`."""
-    sharding = asked_sharding(out_sharding)
-    if type(sharding) is shardings.NamedSharding and sharding.mesh.empty:
-        return x  # that of the type of an array that is on no mesh
+    return resharded(x, asked_sharding(out_sharding))
+
+
+def resharded(x, sharding):
+    """One array with a sharding, if that says anything: not where there is no mesh, as in the type of an array that is on none,
+    nor by a spec without entries over axes along which XLA chooses.
+    """
+    if type(sharding) is shardings.NamedSharding and (
+            sharding.mesh.empty or not shardings.is_explicit(sharding) and not says_something(sharding.spec)):
+        return x
     return moved(x, sharding)
 
 
@@ -359,7 +367,7 @@ def moved(x, sharding):
 def laid_out_as(x, aval):
     """One array with the sharding of a type over explicit axes."""
     own = aval_of(x).layout
-    if own == aval.layout:
+    if own == aval.layout or aval.layout is None and not has_states(aval_of(x)):
         return x
     wanted = aval.layout or own.update(spec=shardings.P(*[None] * aval.ndim))
     if wanted.mesh.manual_axes and (has_states(aval) or has_states(aval_of(x))):
@@ -423,7 +431,7 @@ def reshard(xs, out_shardings):
 
     Over explicit mesh axes, the types of the results have the shardings. Raises: ValueError if an array gets the sharding None.
     """
-    return _on_tree(xs, out_shardings, "out_shardings", "reshard", moved)
+    return _on_tree(xs, out_shardings, "out_shardings", "reshard", resharded)
 
 
 @boundary
@@ -503,7 +511,7 @@ def inspect_array_sharding(value, *, callback: Callable[[Any], None]) -> None:
 def _on_tree(x, given, what: str, who: str, each_one: Callable[[Any, Any], Any] = constrain, or_entered: bool = False):
     leaves, tree = tree_flatten(x)
     flat = [given] * len(leaves) if spread.is_place(given) else flatten_axes(f"{who} {what}", tree, given)
-    if each_one is moved and None in flat:
+    if each_one is resharded and None in flat:
         raise ValueError("Reshard should only be used with out_shardings which are non-None")
     if each_one is constrain and None in flat:
         raise ValueError(f"One of {who} arguments got sharding None which is not allowed. Pass a Sharding; P.UNCONSTRAINED for "

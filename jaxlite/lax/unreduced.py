@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jaxlite.core.aval import UnreducedKind, says_something, shaped_array, with_layout
+from jaxlite.core.aval import UnreducedKind, kept_layout, shaped_array, with_layout
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.devices.mesh import get_abstract_mesh
@@ -62,7 +62,7 @@ def _typed(primitive: Primitive, x, axes: Sequence[Any], old: str, new: str, sha
     spec = spec.update(unreduced=states["unreduced"], reduced=states["reduced"])
     out = shaped_array(x.shape if shape is None else shape, x.dtype, x.weak_type, states["varying"])
     mesh = get_abstract_mesh() if layout is None else layout.mesh
-    return with_layout(out, NamedSharding(mesh, spec)) if says_something(spec) else out
+    return with_layout(out, kept_layout(NamedSharding(mesh, spec)))
 
 
 def _def_cast(primitive: Primitive, old: str, new: str) -> None:

@@ -172,7 +172,7 @@ def where_same(condition, x, y):
         condition = stretch(condition, shape) if shapes[0] else condition
         x, y = stretch(x, shape), stretch(y, shape)
         if layouts.exist and (whole := [value for value, own in zip(given, shapes, strict=True) if own == shape]):
-            condition, x, y = (placement.laid_out_as(value, whole[-1]) if own and own != shape else value
+            condition, x, y = (placement.laid_out_as(value, whole[-1]) if own != shape and value.shape else value
                                for value, own in zip((condition, x, y), shapes, strict=True))
     return lax.select_n(condition, y, x)
 

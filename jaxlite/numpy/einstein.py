@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
-from jaxlite.core.aval import Ints
+from jaxlite.core.aval import Ints, is_cut
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
@@ -178,6 +178,9 @@ def _einsum(*operands, inputs: tuple[str, ...], output: str, optimize: Any, prec
         with placement.choosing():
             terms = multiplied(terms, steps[:-1])
         steps = steps[-1:]
+        if not any(is_cut(aval_of(value)) for _, value in terms):  # the sum is over what is whole everywhere
+            with placement.choosing():
+                terms, steps = multiplied(terms, steps), []
     ((text, value),) = multiplied(terms, steps)
     text, value = _sum_out(text, value, set(output))
     value = shaping.transpose(value, [text.index(letter) for letter in output])

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core.aval import layouts
+from jaxlite.core.aval import is_cut, layouts
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_flatten, tree_map
 from jaxlite.core.values import aval_of
@@ -70,7 +70,7 @@ def array_equiv(a1, a2):
 
 def _map_leading(function: Callable, arrays: Sequence[Any], batch: tuple[int, ...]):
     """Apply to each index of the shared leading axes, all at once; stack the results' leaves."""
-    if layouts.exist and any(aval_of(array).layout is not None for array in arrays):  # of which a reshape may lose the axes
+    if layouts.exist and any(is_cut(aval_of(array)) for array in arrays):  # of which a reshape may lose the axes
         for _ in batch:
             function = vmap(function)
         return function(*arrays)

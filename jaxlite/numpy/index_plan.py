@@ -15,10 +15,11 @@ import numpy as np
 
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, errors, source
-from jaxlite.core.aval import Ints, layouts
+from jaxlite.core.aval import Ints, is_cut, layouts
 from jaxlite.core.symbolic import Dim, slice_bounds, smallest
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
+from jaxlite.devices import placement
 from jaxlite.lax import elementwise, gather_scatter, shaping, slicing
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from jaxlite.numpy import creation, ufuncs
@@ -472,7 +473,7 @@ def read(x, index, mode: str | GatherScatterMode | None = None, fill_value=None,
         return shaping.expand_dims(x, new)
     items = canonical_index(index, shape)
     # One element is everywhere; a slice of size 1 would have to be split as the array is.
-    is_element = layouts.exist and aval_of(x).layout is not None and len(shape) > 1 and _is_box(items) and (
+    is_element = layouts.exist and is_cut(aval_of(x)) and len(shape) > 1 and _is_box(items) and (
         [type(item) not in (slice, Span) for item in items if item is not None and item is not ...] == [True] * len(shape))
     if not is_element and _is_box(items) and (
             parsed is not _FILL or all([not isinstance(item, (Tracer, ArrayImpl)) for item in items])):
@@ -544,7 +545,8 @@ def write(x, index, value, op, mode: str | GatherScatterMode | None = None, indi
     if dtype != aval.dtype:
         x, target = shaping.convert(x, dtype, False), shaping.convert(target, dtype, False)
     if boxes.indices is None:
-        return shaping.convert(_ELEMENTWISE[op](x, value), aval.dtype, aval.weak_type)
+        result = shaping.convert(_ELEMENTWISE[op](x, value), aval.dtype, aval.weak_type)
+        return placement.laid_out_as(result, x) if layouts.exist else result
     result = _SCATTERS[op](target, indices, value, numbers, **options)
     if dtype != aval.dtype:
         result = shaping.convert(result, aval.dtype, aval.weak_type)

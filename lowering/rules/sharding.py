@@ -48,7 +48,8 @@ def _reshard(ctx: Any, x: Any, *, dst_sharding: Any, concrete_mesh: Any) -> Any:
         return meshes.pinned(ctx, x, dst_sharding, rank)
 
     def put(value: Any) -> Any:
-        if ctx.avals_in[0].layout is None:  # else Shardy takes each device's whole for its part
+        own = ctx.avals_in[0].layout
+        if own is None or not (any(own.spec) or own.spec.unreduced):  # else Shardy takes each device's whole for its part
             whole = dst_sharding.update(spec=dst_sharding.spec.update(
                 partitions=[None] * rank, unreduced=frozenset(), reduced=frozenset()))
             value = meshes.pinned(ctx, value, whole, rank)

@@ -291,11 +291,47 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             assert short(jax.typeof(b)) == "f32[8@x,4]" and b.sharding.spec[0] == "x"
             np.testing.assert_allclose(b, np.sin(np.asarray(XY)) @ np.ones((16, 4)), rtol=1e-4, atol=1e-5)
 
+    def test_what_is_on_no_mesh_goes_with_what_is_on_one():
+        whole = NamedSharding(MESH.abstract_mesh, P(None, None))
+        with jax.set_mesh(None):
+            new = jnp.arange(128.0).reshape(8, 16)
+            assert jax.typeof(new).sharding.mesh.empty and jax.typeof(R).sharding == jax.typeof(R.T + 1).sharding == whole
+            for fun, expected in (
+                    (lambda a, b: jnp.concatenate([a, b]), "f32[16@x,16]"), (lambda a, b: jnp.stack([a, b]), "f32[2,8@x,16]"),
+                    (lambda a, b: lax.fori_loop(0, 2, lambda i, c: c + b, a), "f32[8@x,16]"),
+                    (lambda a, b: lax.while_loop(lambda c: c.sum() < 3, lambda c: c + a, b), "f32[8@x,16]"),
+                    (lambda a, b: lax.scan(lambda c, _: (b, c), a, None, length=2)[0], "f32[8@x,16]"),
+                    (lambda a, b: lax.cond(True, lambda: a, lambda: b), "f32[8@x,16]"),
+                    (lambda a, b: b.at[...].set(a), "f32[8@x,16]"),
+                    (lambda a, b: jax.grad(lambda a: (a * b).sum())(a), "f32[8@x,16]")):
+                assert type_of(fun, new, X) == expected
+                out = jax.jit(fun)(new, X)
+                assert short(jax.typeof(out)) == expected
+                np.testing.assert_allclose(out, fun(new, jnp.asarray(np.asarray(X))), rtol=1e-5)
+            with pytest.raises(ShardingTypeError, match="same sharding"):
+                jnp.concatenate([R, X])
+            assert jax.jit(lambda a, b: lax.cond(True, lambda: a, lambda: b))(X, new).sharding == X.sharding
+        for make in (lambda: jnp.zeros((2, 2)), lambda: jax.random.key(0),
+                     lambda: lax.rng_bit_generator(jnp.zeros(4, "uint32"), (8,))):
+            assert {aval.sharding.mesh.size for aval in jax.make_jaxpr(make)().out_avals} == {8}
+        assert jax.typeof(jnp.zeros((2, 2))).sharding == whole and jax.eval_shape(jnp.sin, R).sharding == whole
+        with pytest.raises(ShardingTypeError, match="same sharding"):
+            jnp.concatenate([jnp.zeros((8, 16)), X])
+        assert jnp.concatenate([new, X]).sharding.spec == P("x", None)
+
+    def test_right_sides_of_triangular_systems_may_be_split():
+        matrix = jnp.eye(16) * 2
+        check(lambda b: lax.linalg.triangular_solve(matrix, b), (X,), "f32[8@x,16]")
+        with pytest.raises(ShardingTypeError, match="unsharded on the contracting axis"):
+            lax.linalg.triangular_solve(matrix, Y)
+
     def test_programs_without_explicit_axes_have_no_trace_of_them():
         auto = jax.make_mesh((4, 2), ("x", "y"), (AxisType.Auto,) * 2)
         with jax.set_mesh(auto):
             a = jax.device_put(np.asarray(XY), NamedSharding(auto, P("x", "y")))
             assert short(jax.typeof(a)) == "f32[8,16]" and jax.typeof(a).layout is None
+            split = jnp.reshape(a, (8, 4, 4), out_sharding=P(None, None, None)), jax.reshard(a, P(None)), a.T + 1
+            assert [each.sharding.spec for each in split] == [P("x", "y"), P("x", "y"), P("y", "x")]  # None is no wish there
             text = jax.jit(lambda a: jnp.sin(a).reshape(2, 64)).lower(a).as_text()
             assert "sharding_constraint" not in text
         with use_abstract_mesh(MESH.abstract_mesh):

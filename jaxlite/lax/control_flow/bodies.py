@@ -16,7 +16,7 @@ from jaxlite.compilation.options import argument_names
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
-from jaxlite.core.aval import Ints, ShapedArray, high_types, shaped_array, typematch, varying
+from jaxlite.core.aval import Ints, ShapedArray, high_types, typematch, varying
 from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, subjaxprs
 from jaxlite.core.staging import StagingTrace, high, pvary_p, trace_to_jaxpr, varying_inputs, varying_outputs
@@ -290,7 +290,7 @@ def _promoted(aval, out):
     if typematch(aval, out) or not aval.weak_type or not isinstance(out, ShapedArray):
         return aval
     dtype, _ = dtypes.lattice_result(aval.dtype, True, out.dtype, out.weak_type)
-    return aval if dtype == aval.dtype else shaped_array(aval.shape, dtype, False)
+    return aval if dtype == aval.dtype else aval.update(dtype=dtype, weak_type=False)
 
 
 def _is_own(fun: Callable) -> bool:

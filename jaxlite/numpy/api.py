@@ -129,10 +129,10 @@ def _unknown_keyword(code: Any, kwargs: dict[str, Any]) -> str | None:
 
 
 def hashable(arg):
-    """Lists and arrays as tuples, arrays without axes as numbers: `axis=[0, 1]` is static too."""
+    """Lists and arrays as tuples, arrays without axes as numbers, also inside of tuples: `axis=[0, 1]` is static too."""
     if isinstance(arg, (ArrayImpl, np.ndarray)) and (arg.dtype != bool or not arg.ndim):  # a mask names no axes
         arg = np.asarray(arg).tolist()
-    return tuple(map(hashable, arg)) if isinstance(arg, list) else arg
+    return tuple(map(hashable, arg)) if isinstance(arg, list) or type(arg) is tuple else arg
 
 
 def broadcasts_inside(fun: F) -> F:

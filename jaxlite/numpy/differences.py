@@ -104,7 +104,7 @@ def gradient(f, *varargs, axis: int | Sequence[int] | None = None, edge_order: i
         raise NotImplementedError("The 'edge_order' argument to jnp.gradient is not supported.")
     check_arrays("gradient", f)
     return _gradients(f, *[np.asarray(each) if isinstance(each, (list, tuple)) else each for each in varargs],
-                      axis=tuple(axis) if isinstance(axis, list) else axis)
+                      axis=tuple(axis) if isinstance(axis, (list, range)) else axis)
 
 
 @api

@@ -406,12 +406,14 @@ def test_programs_are_small(fun, names):
     assert [eqn.primitive.name for eqn in jax.make_jaxpr(fun)(X).eqns] == names
 
 
-@pytest.mark.parametrize("axes", [[0, 2], range(0, 3, 2), np.array([0, 2])], ids=["list", "range", "array"])
+@pytest.mark.parametrize("axes", [[0, 2], range(0, 3, 2), np.array([0, 2]), tuple(jnp.array([0, 2]))],
+                         ids=["list", "range", "array", "tuple of arrays"])
 def test_axes_in_any_sequence(axes):
     x = np.arange(4.0, dtype=np.float32).reshape(1, 4, 1)
     assert jnp.expand_dims(x, axes).shape == (1, 1, 1, 4, 1)
     assert jnp.squeeze(x, axes).tolist() == jnp.sum(x, axes).tolist() == jnp.max(x, axis=axes).tolist() == [0, 1, 2, 3]
     assert jnp.flip(x, axes).shape == jnp.fft.fftshift(x, axes).shape == x.shape
+    assert len(jnp.gradient(np.tile(x, (2, 1, 2)), axis=axes)) == 2
 
 
 def test_split_into_many_pieces():

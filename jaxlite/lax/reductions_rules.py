@@ -106,9 +106,8 @@ def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: I
     out = r.reduce_prod(x, axes)
     if type(g) is Zero:
         return out, zero_for(out)
-    if len(axes) == 1:
-        (axis,) = axes
-    else:
+    axis, shape = axes[0], aval_of(x).shape
+    if len(axes) > 1 or 0 < axis == len(shape) - 1 and type(shape[axis]) is int and shape[axis] <= _SHORT_ROW:
         axis, x, g = 0, to_front(x, axes), to_front(g, axes)
     extent = aval_of(x).shape[axis]
     if type(extent) is int and 1 < extent <= _MOST_HALVED:
@@ -118,19 +117,18 @@ def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: I
     return out, r.reduce_sum(g, (axis,))
 
 
+_SHORT_ROW = 8  # elements whose halves are joined faster across rows, and turned then
 _MOST_HALVED = 1 << 17  # elements whose products are differentiated as a tree of products: as many levels are kernels
 
 
 def _by_halves(x, g, axis: int):
     """The tangent of a product: of the product of two halves, and so on."""
-    cut = slicing.slice_in_dim
-    rests = []  # of halves of an odd length, the element between them
+    rests: list[tuple[Any, Any]] = []  # of halves of an odd length, the element between them
     while (extent := aval_of(x).shape[axis]) > 1:
         half = extent // 2
-        if extent % 2:
-            rests.append([cut(each, extent - 1, extent, axis=axis) for each in (x, g)])
-        (first, g_first), (last, g_last) = (
-            [cut(each, start, start + half, axis=axis) for each in (x, g)] for start in (0, half))
+        parts = [shaping.split(each, (half, half, extent % 2)[:2 + extent % 2], axis) for each in (x, g)]
+        (first, last, *rest), (g_first, g_last, *g_rest) = parts
+        rests += zip(rest, g_rest, strict=True)
         x, g = mul(first, last), add_tangents(mul(g_first, last), mul(first, g_last))
     for other, g_other in rests:
         x, g = mul(x, other), add_tangents(mul(g, other), mul(x, g_other))

@@ -75,6 +75,7 @@ _WINDOW = 11  # elements, at least, that a running total adds up anew for each p
 _TILED_ROW = range(17, 32)  # elements of a row that is written several times
 _LITTLE = 1 / 50  # of all operations, which may be slow
 _SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of one of several rows that is a long loop, and the part that a shift adds
+_LONG_ROW, _TAKEN_OUT = 64, 7  # elements of a row, and turns at its start that LLVM takes out of the loop
 _SHIFTED_AGAIN = 2  # shifts of a line, each of what the one before it gives
 _PRODUCTS = 8  # that the library computes in the time of an operation
 _TURNS = 16  # of a loop, where it is not known
@@ -82,7 +83,7 @@ _TURNS = 16  # of a loop, where it is not known
 
 def options(jaxpr: Any) -> tuple[str, ...]:
     """Flags of XLA and LLVM for a program, and for the programs in its equations: none, or one of the three lists above."""
-    operations = in_short_rows = in_products = in_equal_rows = across_rows = shifted = not_long = 0.0
+    operations = in_short_rows = in_products = in_equal_rows = across_rows = shifted = started = not_long = 0.0
     turned, work, repeated, costly = _turned_rows(jaxpr, {}), dict[Any, float](), set[Any](), set[Any]()
     for eqn, turns in equations(jaxpr):
         in_loop = turns > 1
@@ -113,13 +114,15 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         in_equal_rows += turns * _repeated_work(eqn, cost, work)
         if _shifts(eqn):
             shifted += done
+        if _starts_rows(eqn):
+            started += done
         if _joins_rows(eqn, repeated):
             not_long += out.size * turns
         if not _is_long(eqn, in_loop):
             not_long += cost * turns * max([getattr(atom.aval, "size", 1) for atom in (*eqn.invars, *eqn.outvars)])
     every = operations + in_products
     if (in_short_rows > max(_LEAST, _SHARE * operations) or in_equal_rows > max(_LEAST, _EQUAL_SHARE * every)
-            or across_rows > _ACROSS_SHARE * every):
+            or across_rows > _ACROSS_SHARE * every or started > _ACROSS_SHARE * every):
         return ()
     if shifted > _LITTLE * every:
         return () if _times_shifted(jaxpr, (0,) * len(jaxpr.invars), {})[0] >= _SHIFTED_AGAIN else SHIFTED_LOOPS
@@ -155,12 +158,20 @@ def _joins_rows(eqn: Any, repeated: set[Any]) -> bool:
 
 
 def _shifts(eqn: Any) -> bool:
-    """Whether it adds a few elements to long rows: padding, or a concatenation with a small part."""
-    if eqn.primitive.name not in ("pad", "concatenate") or not eqn.outvars[0].aval.shape:
+    """Whether it makes long rows of shorter ones: padding (of a line, by a few elements), or joining with a small part."""
+    name, out = eqn.primitive.name, eqn.outvars[0].aval
+    if name not in ("pad", "concatenate") or not out.shape:
         return False
-    out = eqn.outvars[0].aval
     row, largest = out.shape[-1], max([atom.aval.shape[-1] for atom in eqn.invars if atom.aval.ndim == out.ndim], default=0)
-    return row >= (_SHIFTED_ROW if _row(out) else _ROW) and 0 < row - largest <= _MARGIN * row
+    most = 1 if name == "pad" and _row(out) else _MARGIN
+    return row >= (_SHIFTED_ROW if _row(out) else _ROW) and 0 < row - largest <= most * row
+
+
+def _starts_rows(eqn: Any) -> bool:
+    """Whether it puts a few elements into long rows, as many as LLVM takes out of the loop over a row."""
+    if eqn.primitive.name != "pad" or not eqn.outvars[0].aval.shape:
+        return False
+    return eqn.outvars[0].aval.shape[-1] >= _LONG_ROW and 1 < eqn.invars[0].aval.shape[-1] <= _TAKEN_OUT
 
 
 def _times_shifted(jaxpr: Any, inputs: tuple[int, ...], known: dict[Any, tuple[int, list[int]]]) -> tuple[int, list[int]]:

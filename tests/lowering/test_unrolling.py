@@ -63,6 +63,7 @@ def repeat(f):
     (lambda x: jnp.exp(x.T), LARGE[:50000].reshape(50, 1000)),
     (lambda x: jnp.broadcast_to(x.swapaxes(1, 2), (4, 16, 64, 64)), CUBES),
     (lambda x: jnp.diff(x * x, n=3).T, LARGE[:30000].reshape(3, 10000)),
+    (jax.grad(lambda x: jnp.sum(x[:, :3] * x[:, 3:6])), LARGE.reshape(256, 256)),
 ], ids=["across rows", "columns", "across all rows", "in a branch", "integers",
         "half precision across rows", "across rows in a scan", "one position", "function of a column", "large part",
         "costly, in rows of six", "costly, in rows of four", "rows of two", "inverse functions in rows of ten",
@@ -71,7 +72,7 @@ def repeat(f):
         "totals of half precision", "complex, in rows of four", "half precision, in rows of six", "costly, and rows gathered",
         "a line that is shifted again", "in a solver", "costly, summed up in rows with half a vector more", "factored",
         "running totals across rows", "running totals in a scan", "rows of fifty that were columns",
-        "columns that are repeated", "cheap, in rows of three that are turned"])
+        "columns that are repeated", "cheap, in rows of three that are turned", "gradients of a few columns"])
 def test_programs_that_gain_from_longer_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == ()
 
@@ -127,7 +128,9 @@ def test_other_programs_gain_from_short_ones(f, x):
     (jax.grad(lambda x: jnp.sum(repeat(lambda c: c - c * jnp.roll(c, 1))(x))), LARGE[:16]),
     (repeat(lambda c: c * jnp.pad(c, ((0, 0), (1, 1)))[:, 2:]), LARGE[:2048].reshape(4, 512)),
     (repeat(lambda c: c - jnp.roll(c * jnp.roll(c, 1, 1), -1, 1)), LARGE[:2048].reshape(4, 512)),
-], ids=["rotated by one", "gradient of rotations in a scan", "rows with margins", "rows that are shifted again"])
+    (jax.grad(lambda x: jnp.sum(x[:, :20] * x[:, 40:60])), LARGE[:64000].reshape(1000, 64)),
+], ids=["rotated by one", "gradient of rotations in a scan", "rows with margins", "rows that are shifted again",
+        "gradients of parts of rows"])
 def test_programs_that_read_rows_shifted(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHIFTED_LOOPS
 

@@ -60,7 +60,8 @@ _SHORT_ROWS = (*range(2, 8), 11, 14, 15)  # elements; of 9, 10, 12 and 13, short
 _SHORTEST_ROW, _COSTLY = 3, 6  # elements up to which cheap operations count, and operations for an element that are many
 _MODULUS, _ROUNDING = 20, 6  # what the absolute value of a complex number costs, and to make a bfloat16 of a float
 _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which take turns in few vectors of a row
-_TWO_WAY_ROWS, _FEW_VECTORS = range(10, 16), range(16, 101)  # elements of a row, for these functions, and in a loop
+_TWO_WAY_ROWS = range(10, 16)  # elements of a row, for these functions
+_FEW_VECTORS = range(17, 101)  # elements of a row, for `log1p` in a loop
 _MANY_VECTORS = range(100, 513)  # elements of rows that are unrolled as a whole, if longer loops are
 _WHOLE_ROW, _REPEATED_WORK = range(16, 65), 32  # elements of a row that is unrolled as a whole, and what one costs: a sine
 _COLLECTED_ROW = range(17, 65)  # elements of a row, far from each other where they are read, that LLVM collects in vectors
@@ -83,13 +84,15 @@ _TURNS = 16  # of a loop, where it is not known
 
 def options(jaxpr: Any) -> tuple[str, ...]:
     """Flags of XLA and LLVM for a program, and for the programs in its equations: none, or one of the three lists above."""
-    operations = in_short_rows = in_products = in_equal_rows = across_rows = shifted = started = not_long = 0.0
+    operations = in_short_rows = in_few_vectors = in_products = in_equal_rows = across_rows = shifted = started = not_long = 0.0
     turned, work, repeated, costly = _turned_rows(jaxpr, {}), dict[Any, float](), set[Any](), set[Any]()
+    stacks = False
     for eqn, turns in equations(jaxpr):
         in_loop = turns > 1
         is_across = _reduces_across_rows(eqn, in_loop)
         if _updates_one_position(eqn) or is_across and not in_loop:
             return ()
+        stacks = stacks or eqn.primitive.name == "scan" and len(eqn.outvars) > eqn.params["num_carry"]
         if not eqn.outvars or call_body(eqn) is not None or bodies(eqn):
             continue
         name, out = eqn.primitive.name, eqn.outvars[0].aval
@@ -97,8 +100,10 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         done = cost * getattr(out, "size", 1) * turns
         operations += done
         is_slow = row in _SHORT_ROWS and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
-        if is_slow or name in _TWO_WAYS and (row in _TWO_WAY_ROWS or in_loop and row in _FEW_VECTORS):
+        if is_slow or name in _TWO_WAYS and row in _TWO_WAY_ROWS:
             in_short_rows += done
+        elif name == "log1p" and in_loop and row in _FEW_VECTORS:
+            in_few_vectors += done
         if name in ELEMENTWISE and cost >= _COSTLY:
             costly.add(eqn.outvars[0])
         if (is_across or _reduces_pairs(eqn) or _slides_across_rows(eqn, in_loop) or _rounds_steps(eqn)
@@ -121,6 +126,8 @@ def options(jaxpr: Any) -> tuple[str, ...]:
         if not _is_long(eqn, in_loop):
             not_long += cost * turns * max([getattr(atom.aval, "size", 1) for atom in (*eqn.invars, *eqn.outvars)])
     every = operations + in_products
+    if not stacks:  # what is kept of each turn is computed in loops that LLVM would unroll as a whole
+        in_short_rows += in_few_vectors
     if (in_short_rows > max(_LEAST, _SHARE * operations) or in_equal_rows > max(_LEAST, _EQUAL_SHARE * every)
             or across_rows > _ACROSS_SHARE * every or started > _ACROSS_SHARE * every):
         return ()

@@ -146,6 +146,7 @@ def test_functions_that_are_called_twice_on_each_of_many_levels():
 @pytest.mark.parametrize("f, x", [
     (jnp.isnan, LARGE),
     (repeat(jnp.tanh), LARGE[:3300].reshape(100, 33)),
+    (jax.grad(lambda x: repeat(jax.nn.softplus)(x).sum()), LARGE[:3300].reshape(100, 33)),
     (lambda x: jax.nn.softmax(jnp.sin(x)[:2000].reshape(500, 4)), np.ones(1 << 18, np.float32)),
     (lambda x: x * jnp.sin(x[0]), LARGE[:8192].reshape(64, 128)),
     (lambda x: jnp.stack([x * 2, x + 1, jnp.sin(x)]), LARGE[:300]),
@@ -154,7 +155,8 @@ def test_functions_that_are_called_twice_on_each_of_many_levels():
     (jax.grad(lambda x: jnp.sum(jax.nn.gelu(jax.nn.gelu(x @ MATRIX) @ MATRIX) ** 2)), LARGE[:2048].reshape(64, 32)),
     (lambda x: jnp.log(x).sum(1), LARGE[:2600].reshape(100, 26)),
     (lambda x: jnp.log(x).sum(1), LARGE[:290].reshape(10, 29)),
-], ids=["bytes", "long rows in a scan", "few short rows", "the sine of a longer row", "stacked rows", "joined rows",
+], ids=["bytes", "long rows in a scan", "selected from two computations, slopes kept", "few short rows",
+        "the sine of a longer row", "stacked rows", "joined rows",
         "rows that are split",
         "gradient of layers", "costly, summed up in rows with little more than vectors", "costly, in few rows"])
 def test_programs_without_short_loops(f, x):

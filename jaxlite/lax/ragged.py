@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import operator
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jaxlite.core import dtypes
@@ -11,7 +13,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive, register_rule_modules
 from jaxlite.core.values import aval_of
 from jaxlite.devices.placement import laid_out_by
-from jaxlite.lax import elementwise, shaping, windows
+from jaxlite.lax import elementwise, reductions, shaping, windows
 from jaxlite.lax.dot import (
     DotDimensionNumbers,
     canonical_dimension_numbers,
@@ -109,28 +111,30 @@ def _ragged_dot_general_aval(lhs, rhs, sizes, *, ragged_dot_dimension_numbers, p
 @decomposes(ragged_dot_general_p)
 def _ragged_dot_general(lhs, rhs, sizes, *, ragged_dot_dimension_numbers, precision, preferred_element_type,
                         group_offset, out_sharding):
-    """lhs once for each group, zero outside the group's rows, times the group's rhs."""
+    """lhs once for each group, zero outside the group's rows, times the group's rhs; or, if the result has fewer elements than
+    that, lhs times the rhs of all groups, of which each row takes its own."""
     numbers = ragged_dot_dimension_numbers
     kind, axis = _kind_of_ragged(numbers)
     if kind == "batch":
         return dot_general(lhs, rhs, numbers.dot_dimension_numbers, precision, preferred_element_type)
-    outer = _outer_axes(numbers, lhs.ndim)
     count = sizes.shape[-1]
+    varied = _outer_axes(numbers, lhs.ndim) if sizes.ndim > 1 else ()
     sizes = shaping.convert(sizes, dtypes.int32, False)
-    ends = windows.cumsum(sizes, sizes.ndim - 1)
-    starts = elementwise.sub(ends, sizes)
-    shape = (count, *lhs.shape)
-    axes = (*(each + 1 for each in outer), 0) if sizes.ndim > 1 else (0,)
-    order = sorted(range(len(axes)), key=lambda position: axes[position])
-
-    def spread(bounds):
-        return shaping.broadcast_in_dim(shaping.transpose(bounds, order), shape, [axes[position] for position in order])
-
-    position = shaping.broadcasted_iota(dtypes.int32, shape, axis + 1)
-    inside = elementwise.bitwise_and(elementwise.le(spread(starts), position), elementwise.lt(position, spread(ends)))
-    each = shaping.broadcast_in_dim(lhs, shape, range(1, lhs.ndim + 1))
-    each = elementwise.select(inside, each, shaping.full_like(each, 0))
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = numbers.dot_dimension_numbers
+    if kind == "row":
+        (group,) = numbers.rhs_group_dimensions
+        columns = [each for each in range(rhs.ndim) if each not in (*rhs_contract, *rhs_batch)]
+        extents = [rhs.shape[each] for each in columns if each != group], [rhs.shape[each] for each in rhs_contract]
+        if all(type(extent) is int for extent in sum(extents, [])) and math.prod(extents[0]) <= math.prod(extents[1]):
+            rows = [*lhs_batch, *(each for each in range(lhs.ndim) if each not in (*lhs_contract, *lhs_batch))]
+            every = dot_general(lhs, rhs, numbers.dot_dimension_numbers, precision, preferred_element_type)
+            place = len(rows) + columns.index(group)
+            own = _members(sizes, aval_of(every).shape, [*map(rows.index, varied), place], rows.index(axis))
+            return reductions.reduce_sum(elementwise.select(own, every, shaping.full_like(every, 0)), (place,))
+    shape = (count, *lhs.shape)
+    own = _members(sizes, shape, [*(each + 1 for each in varied), 0], axis + 1)
+    each = shaping.broadcast_in_dim(lhs, shape, range(1, lhs.ndim + 1))
+    each = elementwise.select(own, each, shaping.full_like(each, 0))
     lhs_contract, lhs_batch = (tuple([axis + 1 for axis in axes]) for axes in (lhs_contract, lhs_batch))
     if kind == "row":  # each row is of one group: adding up over the groups picks it
         contract = (0, *lhs_contract), (numbers.rhs_group_dimensions[0], *rhs_contract)  # in the order in which rhs lies
@@ -139,6 +143,19 @@ def _ragged_dot_general(lhs, rhs, sizes, *, ragged_dot_dimension_numbers, precis
     rhs_contract, rhs_batch = (tuple([axis + 1 for axis in axes]) for axes in (rhs_contract, rhs_batch))
     return dot_general(each, repeated, ((lhs_contract, rhs_contract), ((0, *lhs_batch), (0, *rhs_batch))), precision,
                        preferred_element_type)
+
+
+def _members(sizes, shape: Ints, places: Sequence[int], axis: int):
+    """Which elements along an axis of an array of some shape belong to the group. `places`: of the axes of `sizes` in it."""
+    ends = windows.cumsum(sizes, sizes.ndim - 1)
+    order = sorted(range(len(places)), key=places.__getitem__)
+
+    def spread(bounds):
+        return shaping.broadcast_in_dim(shaping.transpose(bounds, order), shape, sorted(places))
+
+    position = shaping.broadcasted_iota(dtypes.int32, shape, axis)
+    return elementwise.bitwise_and(elementwise.le(spread(elementwise.sub(ends, sizes)), position),
+                                   elementwise.lt(position, spread(ends)))
 
 
 @boundary

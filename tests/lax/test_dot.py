@@ -181,14 +181,31 @@ def test_batch_matmul(rng):
 # --- ragged ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("columns", [2, 5])  # fewer than are contracted, and more
 @pytest.mark.parametrize("sizes", [[1, 2, 1], [0, 4, 0], [1, 1, 1], [0, 0, 0], [5, 5, 5]], ids=str)
-def test_ragged_dot_gives_each_group_its_matrix(sizes, rng):
-    a, b = draw(rng, (4, 3)), draw(rng, (3, 3, 2))
-    expected = np.zeros((4, 2), f32)
+def test_ragged_dot_gives_each_group_its_matrix(sizes, columns, rng):
+    a, b = draw(rng, (4, 3)), draw(rng, (3, 3, columns))
+    expected = np.zeros((4, columns), f32)
     group_of_row = np.repeat(np.arange(3), sizes)[:4]
     for row, group in enumerate(group_of_row):
         expected[row] = a[row] @ b[group]
     np.testing.assert_array_equal(lax.ragged_dot(a, b, np.array(sizes, np.int32)), expected)
+
+
+@pytest.mark.parametrize("columns", [2, 9])
+def test_ragged_rows_of_a_batch_with_sizes_of_their_own(columns, rng):
+    a = draw(rng, (3, 4, 5, 2))  # contracted, outer, rows, batch
+    b = draw(rng, (3, columns, 2, 2))  # contracted, columns, batch, groups
+    sizes = rng.integers(0, 4, (2, 4, 2)).astype(np.int32)
+    numbers = lax.RaggedDotDimensionNumbers((((0,), (0,)), ((3,), (2,))), [2], [3])
+    expected = np.zeros((2, 4, 5, columns), f32)
+    for batch, outer in np.ndindex(2, 4):
+        for row, group in enumerate(np.repeat(np.arange(2), sizes[batch, outer])[:5]):
+            expected[batch, outer, row] = a[:, outer, row, batch] @ b[:, :, batch, group]
+    np.testing.assert_array_equal(lax.ragged_dot_general(a, b, sizes, numbers), expected)
+    x, y = np.zeros((64, 8), f32), np.zeros((4, 8, columns), f32)
+    text = jaxlite.jit(lax.ragged_dot).lower(x, y, np.ones(4, np.int32)).as_text()
+    assert ("tensor<4x64x8xf32>" in text) == (columns == 9)
 
 
 def test_ragged_contraction_gives_a_product_per_group(rng):

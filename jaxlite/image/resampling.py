@@ -99,8 +99,15 @@ def _weights(size: int, new_size: int, scale, translation, method: ResizeMethod,
 
 
 def _resampled(image, matrices: dict[int, Any], precision):
-    for axis, weights in matrices.items():
-        contracted = lax.dot_general(image, weights.astype(aval_of(image).dtype), (((axis,), (0,)), ((), ())),
+    """Products along one axis after the other: first those that make the others' smaller, in the order with the fewest
+    multiplications."""
+
+    def growth(axis: int) -> float:
+        size, new_size = aval_of(matrices[axis]).shape
+        return 1 / max(1, size) - 1 / max(1, new_size) if type(size) is type(new_size) is int else 0.0
+
+    for axis in sorted(matrices, key=growth):
+        contracted = lax.dot_general(image, matrices[axis].astype(aval_of(image).dtype), (((axis,), (0,)), ((), ())),
                                      precision=precision)
         image = jnp.moveaxis(contracted, -1, axis)
     return image

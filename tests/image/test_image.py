@@ -55,6 +55,14 @@ def test_axes_are_independent(method, x64):
     np.testing.assert_allclose(image.resize(np.full((4, 6), 2.5), (9, 2), method), np.full((9, 2), 2.5), rtol=1e-12)
 
 
+@pytest.mark.parametrize("shape, new_shape, first", [
+    ((128, 64), (64, 32), (128, 32)), ((64, 32), (128, 64), (128, 32)), ((50, 80), (25, 160), (25, 80))])
+def test_the_order_of_axes_has_the_fewest_multiplications(shape, new_shape, first):
+    jaxpr = jaxlite.make_jaxpr(lambda x: image.resize(x, new_shape, "cubic"))(np.zeros(shape, np.float32)).jaxpr
+    products = [eqn.outvars[0].aval.shape for eqn in jaxpr.eqns if eqn.primitive.name == "dot_general"]
+    assert sorted(products[0]) == sorted(first)
+
+
 def test_linear_interpolation_is_that_of_scipy(x64):
     x = draw(5, 4)
     places = np.meshgrid((np.arange(8) + 0.5) * 5 / 8 - 0.5, (np.arange(9) + 0.5) * 4 / 9 - 0.5, indexing="ij")

@@ -15,7 +15,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, dtype_of, promote_inexact
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, dtype_of, float_api, promote_inexact
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
@@ -170,7 +170,7 @@ def selu(x):
     return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)
 
 
-@api
+@float_api
 def gelu(x, approximate: bool = True):
     """x times the normal distribution function of x (Hendrycks & Gimpel 2016); by default its tanh approximation."""
     x = as_array(promote_inexact("gelu", x)[0])

@@ -16,7 +16,7 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, check_arrays, promote_inexact
+from jaxlite.numpy.api import api, as_array, check_arrays, float_api, promote_inexact
 from jaxlite.numpy.reductions import is_name, split_axes
 
 
@@ -26,7 +26,7 @@ def _with_axes_of(where, x):
     return shaping.expand_dims(x, range(missing)) if missing > 0 else x
 
 
-@api
+@float_api
 def logsumexp(a, axis: Any = None, b=None, keepdims: bool = False, return_sign: bool = False, where=None):
     """log(sum(b * exp(a))) over axes, without overflow.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -115,6 +116,35 @@ def api(fun: F) -> F:
     return wrapper
 
 
+def float_api(fun: F) -> F:
+    """Decorator: `api` for functions of floats, which take Python ints that are too wide for the default integers as floats."""
+    call = api(fun)
+
+    @functools.wraps(call)
+    def wrapper(*args, **kwargs):
+        try:
+            return call(*args, **kwargs)
+        except OverflowError:
+            floats = [_wide_as_float(arg) for arg in args]
+            named = {name: _wide_as_float(arg) for name, arg in kwargs.items()}
+            if all(map(operator.is_, (*args, *kwargs.values()), (*floats, *named.values()))):
+                raise
+            return call(*floats, **named)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def _wide_as_float(value):
+    """A Python int that is too wide for the default integers as a float; any other value as it is."""
+    if type(value) is not int:
+        return value
+    try:
+        aval_of(value)
+    except OverflowError:
+        return float(value)
+    return value
+
+
 def _is_checked() -> bool:
     """Whether results are searched for NaNs and infinities. Those inside of a function, which it replaces, are none of its."""
     return config.debug_nans.value or config.debug_infs.value
@@ -126,6 +156,11 @@ def _unknown_keyword(code: Any, kwargs: dict[str, Any]) -> str | None:
         return None
     known = code.co_varnames[code.co_posonlyargcount:code.co_argcount + code.co_kwonlyargcount]
     return next((name for name in kwargs if name not in known), None)
+
+
+def whole_size(n) -> int:
+    """An int from a size that is one; also from a float that is whole."""
+    return int(n) if isinstance(n, (float, np.floating)) and n.is_integer() else operator.index(n)
 
 
 def hashable(arg):

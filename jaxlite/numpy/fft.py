@@ -21,7 +21,7 @@ from jaxlite.lax import shaping
 from jaxlite.lax.fft import FftType
 from jaxlite.lax.fft import fft as transform
 from jaxlite.numpy import manipulation
-from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, each_axis
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, each_axis, whole_size
 from jaxlite.numpy.creation import asarray
 
 __all__ = [
@@ -279,7 +279,7 @@ def _frequency_arguments(name: str, n, d, dtype) -> tuple[int, Any]:
     if isinstance(d, (list, tuple)) or getattr(d, "ndim", 0):
         raise ValueError(f"The d argument of jnp.fft.{name} must be a scalar, got {d!r}")
     dtype = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
-    return n if is_symbolic(n) else operator.index(n), dtype
+    return n if is_symbolic(n) else whole_size(n), dtype
 
 
 @api

@@ -159,7 +159,8 @@ def slogdet(a, *, method: str | None = None) -> SlogdetResult:
     if dtypes.itemsize_bits(a.dtype) < 32 and a.shape[-1] <= 3:  # LAPACK factors no half floats
         value = det(shaping.convert(a, dtypes.float32, False))
         return SlogdetResult(*(shaping.convert(x, a.dtype, False) for x in (lax.sign(value), lax.log(lax.abs(value)))))
-    return SlogdetResult(*_slogdet_by_lu(a, *lax_linalg.lu(shaping.stop_gradient(a))))
+    found = _slogdet_by_lu(a, *lax_linalg.lu(shaping.stop_gradient(a)))
+    return SlogdetResult(*(shaping.convert(x, None, aval_of(a).weak_type) for x in found))
 
 
 def _sign_and_log(sign, triangles) -> tuple[Any, Any]:

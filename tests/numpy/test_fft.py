@@ -89,6 +89,7 @@ def test_arguments_that_do_not_fit(name, args):
 def test_frequencies(name):
     for n in (1, 5, 6):
         same(getattr(jnp.fft, name)(n, 0.5), getattr(np.fft, name)(n, 0.5))
+    same(getattr(jnp.fft, name)(6.0), getattr(np.fft, name)(6))
     assert getattr(jnp.fft, name)(4, dtype=jnp.bfloat16).dtype == jnp.bfloat16
     for args in (([3],), (3, [1])):
         with pytest.raises(ValueError):

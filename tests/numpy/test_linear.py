@@ -290,6 +290,12 @@ def test_programs_are_single_products():
         assert [eqn.primitive.name for eqn in jaxlite.make_jaxpr(function)(x, y).jaxpr.eqns] == ["dot_general"]
 
 
+def test_determinants_of_weak_arrays_are_weak():
+    for matrices in (jaxlite.lax.broadcast_in_dim(1.0, (3, 2, 2), ()), jnp.ones((3, 2, 2))):
+        for found in (jnp.linalg.slogdet(matrices), jaxlite.vmap(jnp.linalg.slogdet)(matrices)):
+            assert [leaf.weak_type for leaf in found] == [matrices.weak_type] * 2
+
+
 def test_inner_with_a_traced_number_keeps_its_weak_type():
     assert jaxlite.eval_shape(jnp.inner, np.ones(2, bool), 2).weak_type
     assert not jaxlite.eval_shape(jnp.inner, np.ones(2, np.int8), 2).weak_type

@@ -258,6 +258,8 @@ def test_matrices_of_sizes_match_scipy(x64):
     for n in (1, 8):
         np.testing.assert_array_equal(linalg.hadamard(n), oracle.hadamard(n))
     assert linalg.hadamard(2, np.float32).dtype == np.float32
+    for name in ("hadamard", "invhilbert", "pascal"):
+        np.testing.assert_array_equal(getattr(linalg, name)(2.0), getattr(linalg, name)(2))
     assert linalg.hilbert(0).shape == linalg.pascal(0).shape == linalg.dft(0).shape == linalg.pascal(-1).shape == (0, 0)
     with pytest.raises(ValueError):
         linalg.pascal(2**40)

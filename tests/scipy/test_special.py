@@ -265,6 +265,14 @@ def test_some_are_strongly_typed():
     assert not any(x.weak_type for x in (*special.fresnel(1.0), *special.sici(1.0), special.owens_t(1.0, 2.0)))
 
 
+def test_wide_ints_are_floats():
+    assert jaxlite.nn.gelu(2**70).dtype == np.float32 and jaxlite.scipy.stats.norm.cdf(1.0, loc=2**31) == 0
+    for found, wanted in ((special.erf(2**31), 1), (jaxlite.jit(lambda: special.betaln(2**31, 1.0))(), oracle.betaln(2**31, 1)),
+                          (special.gammaln(2**64), oracle.gammaln(2.0**64))):
+        assert found.weak_type
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
 def test_some_take_lists():
     for fun in (special.ndtr, special.log_ndtr, special.spence):
         np.testing.assert_array_equal(fun([0.25, 0.5]), fun(np.float32([0.25, 0.5])))

@@ -69,6 +69,7 @@ def test_64_bits_are_cut() -> None:
     assert jaxlite.jit(lambda x: x)(np.array([2**32 + 5])).tolist() == [5]
     with pytest.raises(OverflowError, match="enable_x64"):
         jaxlite.jit(lambda x: x)(2**40)
+    assert special.erf(2**40) == stats.norm.cdf(2**40) == 1 and special.logsumexp(2**40) == float(2**40)
 
 
 def test_python_scalars_are_weak() -> None:
@@ -268,9 +269,6 @@ def test_errors_say_more() -> None:
         jnp.unravel_index(1, (2.5,))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="parameters of random numbers are real"):
         jaxlite.random.gamma(jaxlite.random.key(0), 1j)
-    for large in (special.erf, stats.norm.pdf, special.logsumexp):
-        with pytest.raises(OverflowError):
-            large(2**40)
     error, _ = checkify.checkify(lambda x: checkify.check(x > 0, "low"))(-1.0)
     first, second = str(error.get()).splitlines()
     assert first == "low (`check` failed)" and __file__ in second

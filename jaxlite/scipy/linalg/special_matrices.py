@@ -18,7 +18,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, check_arrays, is_complex, promote_dtypes, promote_dtypes_inexact, strong_arrays
+from jaxlite.numpy.api import api, check_arrays, is_complex, promote_dtypes, promote_dtypes_inexact, strong_arrays, whole_size
 
 
 def _vectors(name: str, *args) -> list[Any]:
@@ -251,6 +251,7 @@ def _integer_matrix(n: int, element: Callable[[int, int], int]):
 @boundary
 def invhilbert(n: int):
     """The inverse of the Hilbert matrix (n, n); its elements are integers."""
+    n = whole_size(n)
 
     def element(i: int, j: int) -> int:
         return (-1) ** (i + j) * (i + j + 1) * math.comb(n + i, n - j - 1) * math.comb(n + j, n - i - 1) \
@@ -265,9 +266,9 @@ def hadamard(n: int, dtype=int):
 
     Raises: ValueError for other sizes.
     """
-    if n < 1 or n & (n - 1):
+    if n < 1 or n != int(n) or int(n) & (int(n) - 1):
         raise ValueError(f"n must be a positive power of 2; got {n}.")
-    index = np.arange(n)
+    index = np.arange(int(n))
     common_bits = (index[:, None] & index).astype(np.uint64)
     return jnp.asarray(1 - 2 * (np.bitwise_count(common_bits) % 2).astype(np.int8)).astype(dtype)
 
@@ -279,6 +280,7 @@ def _pascal(n: int, kind: str | None, symmetric: Callable[[int, int], int], lowe
     kind = kind or "symmetric"
     if kind not in _TRIANGLES:
         raise ValueError(f"Expected kind to be one of: {list(_TRIANGLES)}; got {kind}")
+    n = whole_size(n)
     if kind == "upper":
         return _integer_matrix(n, lambda i, j: lower(j, i))
     return _integer_matrix(n, symmetric if kind == "symmetric" else lower)

@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, check_arrays, promote_inexact, strong_arrays
+from jaxlite.numpy.api import check_arrays, float_api, promote_inexact, strong_arrays
 from jaxlite.scipy.arguments import floats, polynomial
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
@@ -20,7 +20,7 @@ def _xlogy(x, y):
 _xlogy.defjvps(lambda t, out, x, y: t * jnp.log(y), lambda t, out, x, y: t * (x / y))
 
 
-@api
+@float_api
 def xlogy(x, y):
     """x log(y), and 0 for x = 0.
 
@@ -41,7 +41,7 @@ def _xlog1py(x, y):
 _xlog1py.defjvps(lambda t, out, x, y: t * jnp.log1p(y), lambda t, out, x, y: t * (x / (1 + y)))
 
 
-@api
+@float_api
 def xlog1py(x, y):
     """x log(1 + y), and 0 for x = 0."""
     check_arrays("xlog1py", x, y)
@@ -59,7 +59,7 @@ def _entr_jvp(primals, tangents):
     return _entr(x), dx * -(jnp.log(x) + 1)  # infinite at 0, as the function's slope is
 
 
-@api
+@float_api
 def entr(x):
     """-x log(x), 0 at 0 and -inf below."""
     x = floats("entr", x)
@@ -67,7 +67,7 @@ def entr(x):
     return jnp.where(is_negative, -jnp.inf, _entr(jnp.where(is_negative, 1, x)))
 
 
-@api
+@float_api
 @strong_arrays
 def rel_entr(p, q):
     """p log(p / q), 0 for p = 0 and q >= 0, and inf where it is not defined."""
@@ -78,7 +78,7 @@ def rel_entr(p, q):
     return jnp.where(is_positive, safe_p * (jnp.log(safe_p) - jnp.log(safe_q)), other)
 
 
-@api
+@float_api
 @strong_arrays
 def kl_div(p, q):
     """p log(p / q) - p + q, q for p = 0, and inf where it is not defined."""
@@ -86,7 +86,7 @@ def kl_div(p, q):
     return rel_entr(p, q) - p + q
 
 
-@api
+@float_api
 def expit(x):
     """The logistic function, 1 / (1 + exp(-x))."""
     return lax.logistic(floats("expit", x, complex=True))
@@ -103,7 +103,7 @@ def _logit(x):
 _logit.defjvps(lambda t, out, x: t / (x * (1 - x)))
 
 
-@api
+@float_api
 @strong_arrays
 def logit(x):
     """The inverse of the logistic function, log(x / (1 - x)), for x in [0, 1]."""
@@ -116,14 +116,14 @@ def _power_transformed(log, power):
     return jnp.where(is_zero, log, jnp.expm1(safe * log) / safe)
 
 
-@api
+@float_api
 def boxcox(x, lmbda):
     """(x^lmbda - 1) / lmbda, and log(x) for lmbda = 0; x >= 0."""
     x, lmbda = floats("boxcox", x, lmbda)
     return _power_transformed(jnp.log(x), lmbda)
 
 
-@api
+@float_api
 def boxcox1p(x, lmbda):
     """`boxcox(1 + x, lmbda)`, accurate for small x."""
     x, lmbda = floats("boxcox1p", x, lmbda)

@@ -19,24 +19,24 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, broadcasts_inside, check_arrays, promote_dtypes_inexact
+from jaxlite.numpy.api import as_array, broadcasts_inside, check_arrays, float_api, promote_dtypes_inexact
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
-@api
+@float_api
 def erf(x):
     """The error function."""
     return lax.erf(floats("erf", x))
 
 
-@api
+@float_api
 def erfc(x):
     """1 - erf(x), accurate where it is small."""
     return lax.erfc(floats("erfc", x))
 
 
-@api
+@float_api
 def erfinv(x):
     """The inverse of the error function, for x in [-1, 1]."""
     return lax.erf_inv(floats("erfinv", x))
@@ -93,7 +93,7 @@ def _real_erfcx(x):
     return _erfcx(shaping.convert(x, None, False))
 
 
-@api
+@float_api
 def erfcx(x):
     """exp(x^2) erfc(x), which does not underflow for large x; of complex numbers, too."""
     check_arrays("erfcx", x)
@@ -150,7 +150,7 @@ def _wofz(z):
 _wofz.defjvps(lambda t, out, z: t * (2j / math.sqrt(math.pi) - 2 * z * out))
 
 
-@api
+@float_api
 def wofz(z):
     """The Faddeeva function exp(-z^2) erfc(-i z), complex."""
     check_arrays("wofz", z)
@@ -198,7 +198,7 @@ def _dawsn_jvp(primals, tangents):
     return out, slope * tangents[0]
 
 
-@api
+@float_api
 @in_working_precision
 def dawsn(x):
     """Dawson's integral: exp(-x^2) times the integral of exp(t^2) from 0 to x."""
@@ -263,7 +263,7 @@ def _fresnel_jvp(primals, tangents):
     return _fresnel(x), (t * jnp.sin(angle), t * jnp.cos(angle))
 
 
-@api
+@float_api
 @in_working_precision
 def fresnel(x) -> tuple[Any, Any]:
     """Fresnel's integrals (S, C): those of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x."""
@@ -282,7 +282,7 @@ def _strict(name: str, x):
     return shaping.convert(x, dtype, False)
 
 
-@api
+@float_api
 def ndtr(x):
     """The distribution function of the standard normal distribution.
 
@@ -327,14 +327,14 @@ def _erfcinv(y):
     return (0 - _ndtri(y / 2)) * math.sqrt(0.5)
 
 
-@api
+@float_api
 def erfcinv(y):
     """The inverse of erfc, for y in [0, 2]; as accurate near 0, where `erfinv(1 - y)` loses all digits."""
     y = floats("erfcinv", y)
     return _erfcinv(lax.convert_element_type(y, aval_of(y).dtype))  # strongly typed
 
 
-@api
+@float_api
 def ndtri(p):
     """The quantile function of the standard normal distribution, for p in [0, 1].
 
@@ -371,7 +371,7 @@ def _log_ndtr_jvp(primals, tangents):
     return out, t * jnp.where(is_low, left, right)
 
 
-@api
+@float_api
 def log_ndtr(x, series_order: int = 3):
     """The logarithm of `ndtr`, accurate in both tails.
 
@@ -425,7 +425,7 @@ def _owens_t_jvp(primals, tangents):
     return _owens_t(h, a), dh * along_h + da * along_a
 
 
-@api
+@float_api
 @in_working_precision
 def owens_t(h, a):
     """Owen's T function: the integral of exp(-h^2 (1 + x^2) / 2) / (1 + x^2) from 0 to a, over 2 pi."""

@@ -15,19 +15,19 @@ from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, broadcasts_inside, check_arrays, is_complex
+from jaxlite.numpy.api import as_array, broadcasts_inside, check_arrays, float_api, is_complex
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
 from jaxlite.transforms.derivatives import jvp
 
 
-@api
+@float_api
 def gammaln(x):
     """The logarithm of the absolute value of the gamma function."""
     return lax.lgamma(floats("gammaln", x))
 
 
-@api
+@float_api
 def loggamma(x):
     """The logarithm of the gamma function, of complex numbers too; NaN for negative real ones, where it is complex.
 
@@ -44,7 +44,7 @@ def loggamma(x):
     return jnp.where(x < 0, jnp.nan, lax.lgamma(x))
 
 
-@api
+@float_api
 def gammasgn(x):
     """The sign of the gamma function: 1 or -1; NaN at its poles other than zero, which has a sign."""
     if is_complex(as_array(x)):
@@ -56,7 +56,7 @@ def gammasgn(x):
     return jnp.where(jnp.isnan(x) | (x == -jnp.inf), jnp.nan, sign).astype(x.dtype)
 
 
-@api
+@float_api
 def gamma(x):
     """The gamma function, of real and of complex numbers.
 
@@ -130,7 +130,7 @@ def _stirling_rest(z):
     return polynomial(_STIRLING, 1 / (z * z)) / z
 
 
-@api
+@float_api
 @in_working_precision
 def betaln(a, b):
     """The logarithm of the absolute value of the beta function, gamma(a) gamma(b) / gamma(a + b)."""
@@ -149,14 +149,14 @@ def betaln(a, b):
     return jnp.where(both_large, both, jnp.where(one_large, large, plain))
 
 
-@api
+@float_api
 def beta(a, b):
     """The beta function, gamma(a) gamma(b) / gamma(a + b)."""
     a, b = floats("beta", a, b)
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * jnp.exp(betaln(a, b))
 
 
-@api
+@float_api
 def betainc(a, b, x):
     """The regularized incomplete beta function, from 0 at x = 0 to 1 at x = 1."""
     return lax.betainc(*jnp.broadcast_arrays(*floats("betainc", a, b, x)))
@@ -165,13 +165,13 @@ def betainc(a, b, x):
 # --- incomplete --------------------------------------------------------------------------------------
 
 
-@api
+@float_api
 def gammainc(a, x):
     """The regularized lower incomplete gamma function, from 0 at x = 0 to 1 at infinity."""
     return lax.igamma(*jnp.broadcast_arrays(*floats("gammainc", a, x)))
 
 
-@api
+@float_api
 def gammaincc(a, x):
     """The regularized upper incomplete gamma function: 1 - gammainc(a, x), accurate where it is small."""
     return lax.igammac(*jnp.broadcast_arrays(*floats("gammaincc", a, x)))
@@ -180,13 +180,13 @@ def gammaincc(a, x):
 # --- derivatives of the logarithm --------------------------------------------------------------------
 
 
-@api
+@float_api
 def digamma(x):
     """The derivative of the logarithm of the gamma function."""
     return lax.digamma(floats("digamma", x))
 
 
-@api
+@float_api
 def polygamma(n, x):
     """The derivative of order n of `digamma`; n is an integer, or an array of integers.
 
@@ -233,7 +233,7 @@ def _hurwitz_jvp(primals, tangents):
 _hurwitz.defjvp(_hurwitz_jvp, symbolic_zeros=True)
 
 
-@api
+@float_api
 def zeta(x, q=None):
     """The Hurwitz zeta function: the sum of 1 / (k + q)^x for k = 0, 1, ...
 
@@ -245,7 +245,7 @@ def zeta(x, q=None):
     return _hurwitz(*jnp.broadcast_arrays(*floats("zeta", x, q)))
 
 
-@api
+@float_api
 @broadcasts_inside
 def multigammaln(a, d: int):
     """The logarithm of the gamma function of dimension d, an integer.
@@ -261,7 +261,7 @@ def multigammaln(a, d: int):
 # --- factorials and binomials ------------------------------------------------------------------------
 
 
-@api
+@float_api
 def factorial(n, exact: bool = False):
     """n!, as a floating number; 0 for negative numbers.
 
@@ -273,7 +273,7 @@ def factorial(n, exact: bool = False):
     return shaping.convert(jnp.where(n < 0, 0, gamma(n + 1)), None, aval_of(n).weak_type)
 
 
-@api
+@float_api
 def comb(N, k, *, repetition: bool = False):
     """How many ways there are to choose k of N things, as a floating number; 0 for k outside [0, N].
 
@@ -291,7 +291,7 @@ def comb(N, k, *, repetition: bool = False):
     return jnp.where(is_possible, jnp.where(is_whole & (value < 1 / jnp.finfo(value.dtype).eps), jnp.round(value), value), 0)
 
 
-@api
+@float_api
 @in_working_precision
 def poch(z, m):
     """The rising factorial gamma(z + m) / gamma(z)."""

@@ -10,32 +10,32 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
-from jaxlite.numpy.api import api, broadcasts_inside, promote_dtypes_inexact
+from jaxlite.numpy.api import broadcasts_inside, float_api, promote_dtypes_inexact
 from jaxlite.scipy.arguments import floats
 
 # --- modified Bessel functions -----------------------------------------------------------------------
 
 
-@api
+@float_api
 def i0e(x):
     """exp(-|x|) times the modified Bessel function of the first kind of order 0."""
     return lax.bessel_i0e(floats("i0e", x))
 
 
-@api
+@float_api
 def i0(x):
     """The modified Bessel function of the first kind of order 0."""
     x = floats("i0", x)
     return jnp.exp(jnp.abs(x)) * lax.bessel_i0e(x)
 
 
-@api
+@float_api
 def i1e(x):
     """exp(-|x|) times the modified Bessel function of the first kind of order 1."""
     return lax.bessel_i1e(floats("i1e", x))
 
 
-@api
+@float_api
 def i1(x):
     """The modified Bessel function of the first kind of order 1."""
     x = floats("i1", x)
@@ -45,7 +45,7 @@ def i1(x):
 # --- Bessel functions --------------------------------------------------------------------------------
 
 
-@api
+@float_api
 @broadcasts_inside
 def bessel_jn(z, *, v: int, n_iter: int = 50):
     """Bessel functions of the first kind of orders 0 to v.
@@ -83,7 +83,7 @@ def bessel_jn(z, *, v: int, n_iter: int = 50):
 # --- spherical harmonics -----------------------------------------------------------------------------
 
 
-@api
+@float_api
 def _sph_harm_y(n, m, theta, phi, n_max: int):
     theta, phi = promote_dtypes_inexact(theta, phi, np.float32(0))[:2]  # there are no narrower complex numbers
     n, m, theta, phi = jnp.broadcast_arrays(n, m, theta, phi)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import float_api
 from jaxlite.scipy.arguments import in_working_precision, of_lists
 from jaxlite.scipy.special.gammas import gammasgn
 from jaxlite.transforms.custom_derivatives import custom_jvp
@@ -97,7 +97,7 @@ def _hyp1f1_jvp(primals, tangents):
     return _hyp1f1(a, b, x), da * along_a + db * along_b + dx * along_x
 
 
-@api
+@float_api
 @of_lists
 @in_working_precision
 def hyp1f1(a, b, x):
@@ -164,7 +164,7 @@ def _hyp2f1_jvp(primals, tangents):
     return _hyp2f1(a, b, c, x), scale * (da * along_a + db * along_b + dc * along_c) + dx * along_x
 
 
-@api
+@float_api
 @of_lists
 @in_working_precision
 def hyp2f1(a, b, c, x):

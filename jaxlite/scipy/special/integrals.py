@@ -17,7 +17,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, promotes_inside
+from jaxlite.numpy.api import float_api, promotes_inside
 from jaxlite.scipy.arguments import in_working_precision, of_lists, polynomial
 from jaxlite.scipy.special.gammas import digamma
 from jaxlite.transforms.custom_derivatives import custom_jvp
@@ -64,7 +64,7 @@ def _exp1(x):
 _exp1.defjvps(lambda t, out, x: -t * jnp.exp(-x) / x)
 
 
-@api
+@float_api
 @in_working_precision
 def exp1(x):
     """The exponential integral E_1: that of exp(-t) / t from x to infinity; NaN for negative x."""
@@ -91,7 +91,7 @@ def _expi(x):
 _expi.defjvps(lambda t, out, x: t * jnp.exp(x) / x)
 
 
-@api
+@float_api
 @in_working_precision
 def expi(x):
     """The exponential integral Ei: that of exp(t) / t from minus infinity to x, as a principal value."""
@@ -131,7 +131,7 @@ def _expn_jvp(primals, tangents):
     return _expn(n, x), -t * down
 
 
-@api
+@float_api
 @of_lists
 @in_working_precision
 def expn(n, x):
@@ -193,7 +193,7 @@ def _sici_jvp(primals, tangents):
     return _sici(x), (t * jnp.sinc(x / math.pi), t * jnp.cos(x) / x)
 
 
-@api
+@float_api
 @promotes_inside
 @in_working_precision
 def sici(x) -> tuple[Any, Any]:
@@ -236,7 +236,7 @@ def _spence_jvp(primals, tangents):
     return _spence(x), t * jnp.where(is_one, -1, jnp.log(x) / jnp.where(is_one, 1, 1 - x))
 
 
-@api
+@float_api
 def spence(x):
     """Spence's function, the dilogarithm of 1 - x: the integral of log(t) / (1 - t) from 1 to x.
 

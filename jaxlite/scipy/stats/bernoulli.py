@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import xlog1py, xlogy
 from jaxlite.scipy.stats.arguments import counted, typed_by_count
@@ -12,7 +12,7 @@ __all__ = ["cdf", "logpmf", "pmf", "ppf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 @typed_by_count
 @strong_arrays
 def logpmf(k, p, loc=0):
@@ -21,14 +21,14 @@ def logpmf(k, p, loc=0):
     return jnp.where(is_count & (k <= 1), xlogy(k, p) + xlog1py(1 - k, -p), -jnp.inf)
 
 
-@api
+@float_api
 @strong_arrays
 def pmf(k, p, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, p, loc))
 
 
-@api
+@float_api
 @typed_by_count
 @strong_arrays
 def cdf(k, p):
@@ -38,7 +38,7 @@ def cdf(k, p):
     return jnp.where((p < 0) | (p > 1), jnp.nan, jnp.where(jnp.isnan(k), k, value))
 
 
-@api
+@float_api
 @strong_arrays
 def ppf(q, p):
     """The least k whose `cdf` is at least q."""

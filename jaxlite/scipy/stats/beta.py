@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_arrays
 from jaxlite.scipy.special import betainc, betaln, xlog1py, xlogy
 from jaxlite.scipy.stats.arguments import log_of, standardized
 
@@ -11,7 +11,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 @strong_arrays
 def logpdf(x, a, b, loc=0, scale=1):
     """The logarithm of the density."""
@@ -22,7 +22,7 @@ def logpdf(x, a, b, loc=0, scale=1):
     return jnp.where((a <= 0) | (b <= 0) | (scale <= 0), jnp.nan, jnp.where(is_inside, value, -jnp.inf))
 
 
-@api
+@float_api
 @strong_arrays
 def pdf(x, a, b, loc=0, scale=1):
     """The density."""
@@ -36,7 +36,7 @@ def _share(a, b, z):
     return jnp.where(jnp.isnan(inside), inside, jnp.where(below, 0, jnp.where(above, 1, inside)))
 
 
-@api
+@float_api
 @strong_arrays
 def cdf(x, a, b, loc=0, scale=1):
     """The distribution function."""
@@ -44,7 +44,7 @@ def cdf(x, a, b, loc=0, scale=1):
     return _share(a, b, z)
 
 
-@api
+@float_api
 @strong_arrays
 def sf(x, a, b, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
@@ -52,14 +52,14 @@ def sf(x, a, b, loc=0, scale=1):
     return _share(b, a, 1 - z)
 
 
-@api
+@float_api
 @strong_arrays
 def logcdf(x, a, b, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(cdf(x, a, b, loc, scale))
 
 
-@api
+@float_api
 @strong_arrays
 def logsf(x, a, b, loc=0, scale=1):
     """The logarithm of `sf`."""

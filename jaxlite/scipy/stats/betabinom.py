@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import betaln
 from jaxlite.scipy.stats.arguments import counted, typed_by_count
@@ -12,7 +12,7 @@ __all__ = ["logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 @typed_by_count
 @strong_arrays
 def logpmf(k, n, a, b, loc=0):
@@ -25,7 +25,7 @@ def logpmf(k, n, a, b, loc=0):
     return jnp.where((n < 0) | (a <= 0) | (b <= 0), jnp.nan, jnp.where(is_inside, value, -jnp.inf))
 
 
-@api
+@float_api
 @strong_arrays
 def pmf(k, n, a, b, loc=0):
     """The probability of k."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import float_api
 from jaxlite.scipy.special import betaln, xlog1py, xlogy
 from jaxlite.scipy.stats.arguments import counted
 
@@ -11,7 +11,7 @@ __all__ = ["logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 def logpmf(k, n, p, loc=0):
     """The logarithm of the probability of k."""
     k, is_count, n, p = counted("binom.logpmf", k, loc, n, p)
@@ -21,7 +21,7 @@ def logpmf(k, n, p, loc=0):
     return jnp.where(is_inside, log_ways + xlogy(k, p) + xlog1py(n - k, -p), -jnp.inf)
 
 
-@api
+@float_api
 def pmf(k, n, p, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, n, p, loc))

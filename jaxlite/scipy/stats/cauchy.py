@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.stats.arguments import standardized
 
@@ -13,7 +13,7 @@ __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 @strong_arrays
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
@@ -21,14 +21,14 @@ def logpdf(x, loc=0, scale=1):
     return -math.log(math.pi) - jnp.log(scale) - jnp.log1p(z * z)
 
 
-@api
+@float_api
 @strong_arrays
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
-@api
+@float_api
 @strong_arrays
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
@@ -43,14 +43,14 @@ def _below(z):
     return jnp.where(is_far, 0, 0.5) + angle / math.pi
 
 
-@api
+@float_api
 @strong_arrays
 def logcdf(x, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return jnp.log(cdf(x, loc, scale))
 
 
-@api
+@float_api
 @strong_arrays
 def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
@@ -58,7 +58,7 @@ def sf(x, loc=0, scale=1):
     return _below(-z)
 
 
-@api
+@float_api
 @strong_arrays
 def logsf(x, loc=0, scale=1):
     """The logarithm of `sf`."""
@@ -72,7 +72,7 @@ def _cotangent(q):
     return jnp.where((q < 0) | (q > 1), jnp.nan, jnp.where(is_low, value, -value))
 
 
-@api
+@float_api
 @strong_arrays
 def ppf(q, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
@@ -80,7 +80,7 @@ def ppf(q, loc=0, scale=1):
     return loc - scale * _cotangent(q)
 
 
-@api
+@float_api
 @strong_arrays
 def isf(q, loc=0, scale=1):
     """The inverse of `sf`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_arrays
 from jaxlite.scipy.special import gammainc, gammaincc, gammaln, xlogy
 from jaxlite.scipy.stats.arguments import incomplete, log_of, standardized
 
@@ -11,7 +11,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 @strong_arrays
 def logpdf(x, df, loc=0, scale=1):
     """The logarithm of the density."""
@@ -22,14 +22,14 @@ def logpdf(x, df, loc=0, scale=1):
     return jnp.where(is_inside, xlogy(df / 2 - 1, z) - z - gammaln(df / 2) - jnp.log(scale), -jnp.inf)
 
 
-@api
+@float_api
 @strong_arrays
 def pdf(x, df, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, df, loc, scale))
 
 
-@api
+@float_api
 @strong_arrays
 def cdf(x, df, loc=0, scale=1):
     """The distribution function."""
@@ -37,7 +37,7 @@ def cdf(x, df, loc=0, scale=1):
     return incomplete(gammainc, df / 2, z / 2, 0, 1)
 
 
-@api
+@float_api
 @strong_arrays
 def sf(x, df, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
@@ -45,14 +45,14 @@ def sf(x, df, loc=0, scale=1):
     return incomplete(gammaincc, df / 2, z / 2, 1, 0)
 
 
-@api
+@float_api
 @strong_arrays
 def logcdf(x, df, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(cdf(x, df, loc, scale))
 
 
-@api
+@float_api
 @strong_arrays
 def logsf(x, df, loc=0, scale=1):
     """The logarithm of `sf`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import float_api
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import gammaln, xlogy
 
@@ -11,7 +11,7 @@ __all__ = ["logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 def logpdf(x, alpha):
     """The logarithm of the density.
 
@@ -36,7 +36,7 @@ def logpdf(x, alpha):
     return jnp.where(is_inside, log_scale + jnp.sum(xlogy(exponents, x), axis=0), -jnp.inf)
 
 
-@api
+@float_api
 def pdf(x, alpha):
     """The density."""
     return jnp.exp(logpdf(x, alpha))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import float_api
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import gammainc, gammaln
 
@@ -11,20 +11,20 @@ __all__ = ["cdf", "logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 def logpdf(x, beta):
     """The logarithm of the density."""
     x, beta = floats("gennorm.logpdf", x, beta)
     return jnp.log(beta / 2) - gammaln(1 / beta) - jnp.abs(x) ** beta
 
 
-@api
+@float_api
 def pdf(x, beta):
     """The density."""
     return jnp.exp(logpdf(x, beta))
 
 
-@api
+@float_api
 def cdf(x, beta):
     """The distribution function."""
     x, beta = floats("gennorm.cdf", x, beta)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_arrays
 from jaxlite.scipy.special import xlog1py
 from jaxlite.scipy.stats.arguments import counted, typed_by_count
 
@@ -11,7 +11,7 @@ __all__ = ["logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 @typed_by_count
 @strong_arrays
 def logpmf(k, p, loc=0):
@@ -20,7 +20,7 @@ def logpmf(k, p, loc=0):
     return jnp.where(is_count & (k >= 1), xlog1py(k - 1, -p) + jnp.log(p), -jnp.inf)
 
 
-@api
+@float_api
 @strong_arrays
 def pmf(k, p, loc=0):
     """The probability of k."""

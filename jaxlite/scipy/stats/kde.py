@@ -10,7 +10,7 @@ from jaxlite import numpy as jnp
 from jaxlite import random
 from jaxlite.core.values import aval_of
 from jaxlite.lax import stop_gradient
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import float_api
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.linalg import solve_triangular
 from jaxlite.scipy.special import logsumexp, ndtr
@@ -154,7 +154,7 @@ class gaussian_kde:
         raise NotImplementedError("dynamically changing the bandwidth method is not supported; make a new gaussian_kde")
 
 
-@api
+@float_api
 def _log_overlaps(points, centers, covariance):
     """The logarithm of the normal density of each point (d, m) around each center (d, n). Returns: (m, n)."""
     factor = jnp.linalg.cholesky(covariance)

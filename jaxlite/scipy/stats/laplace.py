@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_arrays
 from jaxlite.scipy.stats.arguments import standardized
 
 __all__ = ["cdf", "logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 @strong_arrays
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
@@ -18,14 +18,14 @@ def logpdf(x, loc=0, scale=1):
     return -jnp.abs(z) - jnp.log(2 * scale)
 
 
-@api
+@float_api
 @strong_arrays
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
-@api
+@float_api
 @strong_arrays
 def cdf(x, loc=0, scale=1):
     """The distribution function."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import expit, logit
 from jaxlite.scipy.stats.arguments import standardized
@@ -12,7 +12,7 @@ __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 @strong_arrays
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
@@ -21,26 +21,26 @@ def logpdf(x, loc=0, scale=1):
     return -size - 2 * jnp.log1p(jnp.exp(-size)) - jnp.log(scale)
 
 
-@api
+@float_api
 @strong_arrays
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
-@api
+@float_api
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
     return expit(standardized("logistic.cdf", x, loc, scale, complex=True)[0])
 
 
-@api
+@float_api
 def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return expit(-standardized("logistic.sf", x, loc, scale, complex=True)[0])
 
 
-@api
+@float_api
 @strong_arrays
 def ppf(x, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
@@ -48,7 +48,7 @@ def ppf(x, loc=0, scale=1):
     return loc + scale * logit(x)
 
 
-@api
+@float_api
 @strong_arrays
 def isf(x, loc=0, scale=1):
     """The inverse of `sf`."""

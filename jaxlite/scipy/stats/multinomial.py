@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, promotes_inside
+from jaxlite.numpy.api import float_api, promotes_inside
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import gammaln, xlogy
 
@@ -11,7 +11,7 @@ __all__ = ["logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 @promotes_inside
 def logpmf(x, n, p):
     """The logarithm of the probability of counts x (..., k), of results with probabilities p (..., k)."""
@@ -20,7 +20,7 @@ def logpmf(x, n, p):
     return jnp.where(jnp.sum(x, axis=-1) == n, value, -jnp.inf)
 
 
-@api
+@float_api
 @promotes_inside
 def pmf(x, n, p):
     """The probability of counts."""

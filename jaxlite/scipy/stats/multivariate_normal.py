@@ -6,7 +6,7 @@ import math
 
 from jaxlite import numpy as jnp
 from jaxlite.lax.linalg import cholesky
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import float_api
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.linalg import solve_triangular
 
@@ -14,7 +14,7 @@ __all__ = ["logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 def _logpdf(x, mean, cov):
     x, mean, cov = floats("multivariate_normal.logpdf", x, mean, cov)
     if not mean.ndim:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_arrays
 from jaxlite.scipy.special import gammaln, xlog1py, xlogy
 from jaxlite.scipy.stats.arguments import counted, typed_by_count
 
@@ -11,7 +11,7 @@ __all__ = ["logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 @typed_by_count
 @strong_arrays
 def logpmf(k, n, p, loc=0):
@@ -22,7 +22,7 @@ def logpmf(k, n, p, loc=0):
     return jnp.where(is_count, log_ways + xlogy(n, p) + xlog1py(k, -p), -jnp.inf)
 
 
-@api
+@float_api
 @strong_arrays
 def pmf(k, n, p, loc=0):
     """The probability of k."""

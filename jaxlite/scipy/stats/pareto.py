@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.stats.arguments import log_of, standardized
 
@@ -11,7 +11,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 @strong_arrays
 def logpdf(x, b, loc=0, scale=1):
     """The logarithm of the density."""
@@ -21,14 +21,14 @@ def logpdf(x, b, loc=0, scale=1):
     return jnp.where(is_inside | (scale < 0), value, -jnp.inf)
 
 
-@api
+@float_api
 @strong_arrays
 def pdf(x, b, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, b, loc, scale))
 
 
-@api
+@float_api
 @strong_arrays
 def logsf(x, b, loc=0, scale=1):
     """The logarithm of `sf`."""
@@ -40,27 +40,27 @@ def _logsf(x, b, loc, scale):
     return -b * jnp.log(jnp.maximum(z, 1))
 
 
-@api
+@float_api
 @strong_arrays
 def sf(x, b, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return jnp.exp(logsf(x, b, loc, scale))
 
 
-@api
+@float_api
 @strong_arrays
 def cdf(x, b, loc=0, scale=1):
     """The distribution function."""
     return -jnp.expm1(logsf(x, b, loc, scale))
 
 
-@api
+@float_api
 def logcdf(x, b, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(-jnp.expm1(_logsf(x, b, loc, scale)))
 
 
-@api
+@float_api
 @strong_arrays
 def ppf(q, b, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_arrays
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import gammaincc, gammaln, xlogy
 from jaxlite.scipy.stats.arguments import counted, typed_by_count
@@ -14,20 +14,20 @@ __all__ = ["cdf", "entropy", "logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 def logpmf(k, mu, loc=0):
     """The logarithm of the probability of k."""
     k, is_count, mu = counted("poisson.logpmf", k, loc, mu)
     return jnp.where(is_count, xlogy(k, mu) - gammaln(k + 1) - mu, -jnp.inf)
 
 
-@api
+@float_api
 def pmf(k, mu, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, mu, loc))
 
 
-@api
+@float_api
 @typed_by_count
 @strong_arrays
 def cdf(k, mu, loc=0):
@@ -37,7 +37,7 @@ def cdf(k, mu, loc=0):
     return jnp.where(whole < 0, 0, gammaincc(jnp.maximum(whole, 0) + 1, mu))
 
 
-@api
+@float_api
 def entropy(mu, loc=0):
     """The entropy: the mean of -log(pmf). It does not depend on where the distribution begins, but has that shape."""
     mu, _ = jnp.broadcast_arrays(*floats("poisson.entropy", mu, loc))

@@ -10,7 +10,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, broadcasts_inside, check_arrays
+from jaxlite.numpy.api import broadcasts_inside, check_arrays, float_api
 from jaxlite.scipy.arguments import floats
 
 
@@ -28,7 +28,7 @@ def _check_nan_policy(name: str, nan_policy: str) -> None:
         raise NotImplementedError(f"Logic for `nan_policy` of {nan_policy} is not implemented in {name}")
 
 
-@api
+@float_api
 @broadcasts_inside
 def mode(a, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
     """The most frequent values along an axis, the least of them where several are; None means all axes.
@@ -65,7 +65,7 @@ def mode(a, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool 
     return ModeResult(value, count)
 
 
-@api
+@float_api
 def rankdata(a, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate"):
     """The ranks of values along an axis, from 1; None means all elements, flattened.
 
@@ -99,7 +99,7 @@ def rankdata(a, method: str = "average", *, axis: int | None = None, nan_policy:
     return ranks if axis is None else jnp.moveaxis(ranks, -1, axis)
 
 
-@api
+@float_api
 def sem(a, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False):
     """The standard error of the mean along an axis: the standard deviation over sqrt(n); None means all axes.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_arrays
 from jaxlite.scipy.special import betaln
 from jaxlite.scipy.stats.arguments import standardized
 
@@ -11,7 +11,7 @@ __all__ = ["logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 @strong_arrays
 def logpdf(x, df, loc=0, scale=1):
     """The logarithm of the density."""
@@ -19,7 +19,7 @@ def logpdf(x, df, loc=0, scale=1):
     return -jnp.log(scale) - jnp.log(df) / 2 - betaln(df / 2, 0.5) - (df + 1) / 2 * jnp.log1p(z * z / df)
 
 
-@api
+@float_api
 @strong_arrays
 def pdf(x, df, loc=0, scale=1):
     """The density."""

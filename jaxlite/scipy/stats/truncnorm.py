@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import float_api
 from jaxlite.scipy.special import log_ndtr, ndtr
 from jaxlite.scipy.stats.arguments import standardized
 
@@ -26,7 +26,7 @@ def _log_mass(a, b):
     return jnp.where(is_empty, -jnp.inf, jnp.where(is_tail, tail, centre))
 
 
-@api
+@float_api
 def logpdf(x, a, b, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, a, b = standardized("truncnorm.logpdf", x, loc, scale, a, b)
@@ -34,33 +34,33 @@ def logpdf(x, a, b, loc=0, scale=1):
     return jnp.where((z < a) | (z > b), -jnp.inf, value)
 
 
-@api
+@float_api
 def pdf(x, a, b, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, a, b, loc, scale))
 
 
-@api
+@float_api
 def logcdf(x, a, b, loc=0, scale=1):
     """The logarithm of the distribution function."""
     z, _, a, b = standardized("truncnorm.logcdf", x, loc, scale, a, b)
     return jnp.where(z >= b, 0, _log_mass(a, jnp.clip(z, a, b)) - _log_mass(a, b))
 
 
-@api
+@float_api
 def cdf(x, a, b, loc=0, scale=1):
     """The distribution function."""
     return jnp.exp(logcdf(x, a, b, loc, scale))
 
 
-@api
+@float_api
 def logsf(x, a, b, loc=0, scale=1):
     """The logarithm of `sf`."""
     z, _, a, b = standardized("truncnorm.logsf", x, loc, scale, a, b)
     return jnp.where(z <= a, 0, _log_mass(jnp.clip(z, a, b), b) - _log_mass(a, b))
 
 
-@api
+@float_api
 def sf(x, a, b, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return jnp.exp(logsf(x, a, b, loc, scale))

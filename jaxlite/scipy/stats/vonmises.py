@@ -6,14 +6,14 @@ import math
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import float_api
 from jaxlite.scipy.arguments import floats
 
 __all__ = ["logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 def logpdf(x, kappa):
     """The logarithm of the density."""
     x, kappa = floats("vonmises.logpdf", x, kappa)
@@ -21,7 +21,7 @@ def logpdf(x, kappa):
     return jnp.where(kappa > 0, value, jnp.nan)
 
 
-@api
+@float_api
 def pdf(x, kappa):
     """The density."""
     return jnp.exp(logpdf(x, kappa))

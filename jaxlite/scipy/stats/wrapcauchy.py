@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import float_api
 from jaxlite.scipy.arguments import floats
 
 __all__ = ["logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api
+@float_api
 def logpdf(x, c):
     """The logarithm of the density."""
     x, c = floats("wrapcauchy.logpdf", x, c)
@@ -21,7 +21,7 @@ def logpdf(x, c):
     return jnp.where((c > 0) & (c < 1), value, jnp.nan)
 
 
-@api
+@float_api
 def pdf(x, c):
     """The density."""
     return jnp.exp(logpdf(x, c))

@@ -27,6 +27,14 @@ from lowering import xla
 ArrayImpl = xla.ArrayImpl
 
 
+def _type_on(aval: ShapedArray, sharding: Any) -> ShapedArray:
+    """The type of an array with a sharding: its memory, and how it is on the explicit axes of a mesh."""
+    aval = in_space(aval, space_of_kind(sharding.memory_kind))
+    if layouts.exist or type(sharding) is xla.NamedSharding:
+        aval = with_layout(aval, layout_of(sharding, len(aval.shape)))
+    return aval
+
+
 def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False, aval: Any = None,
           what: str = "One of device_put args") -> Any:
     """An Array with a sharding from a host value or from an Array with any other; the same object if it has it already.
@@ -38,9 +46,7 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
         aval = aval_of(value)
     if aval.dtype == dtypes.float0:  # which holds nothing, and which XLA does not know
         value, aval = np.zeros(aval.shape, bool), ShapedArray(aval.shape, np.dtype(bool))
-    aval = in_space(aval, space_of_kind(sharding.memory_kind))
-    if layouts.exist or type(sharding) is xla.NamedSharding:
-        aval = with_layout(aval, layout_of(sharding, len(aval.shape)))
+    aval = _type_on(aval, sharding)
     if hasattr(value, "_base_array"):
         shardings.check_shape(sharding, aval.shape, what)
         made = place(value._base_array, sharding, committed, copy)
@@ -256,8 +262,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
               for value in made]
     if type(sharding) is xla.SingleDeviceSharding:
         return place(values[0], sharding, True, True, aval)
-    return xla.put_shards([values[number] for number in taken], in_space(aval, space_of_kind(sharding.memory_kind)), sharding,
-                          devices)
+    return xla.put_shards([values[number] for number in taken], _type_on(aval, sharding), sharding, devices)
 
 
 def xla_shape(shape: Ints, dtype: Any) -> Ints:
@@ -315,8 +320,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
     aval = _aval(shape, kind)
     if type(sharding) is xla.SingleDeviceSharding:
         return place(arrays[0], sharding)
-    aval = in_space(aval, space_of_kind(sharding.memory_kind))
-    return xla.assemble(aval, sharding, [by_device[device] for device in wanted])
+    return xla.assemble(_type_on(aval, sharding), sharding, [by_device[device] for device in wanted])
 
 
 def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Sequence[int] | None = None) -> Any:

@@ -548,15 +548,18 @@ def iscomplexobj(x) -> builtins.bool:
     """Whether the dtype of an array, scalar or nested list is complex."""
     if x is None:
         return False
-    if isinstance(x, type):  # `jnp.complex64` has a dtype, NumPy's types describe one
-        dtype = getattr(x, "dtype", None)
+    if not isinstance(x, type):
+        try:
+            return kind_of(x) == "c"
+        except TypeError:
+            pass
+    # `jnp.complex64`, a `ShapeDtypeStruct` and a library's blocks of arrays have a dtype; NumPy's types describe one.
+    dtype = getattr(x, "dtype", None)
+    if isinstance(x, type) or isinstance(dtype, np.dtype):
         return isinstance(dtype, np.dtype) and dtypes.kind(dtype) == "c"
-    try:
-        return kind_of(x) == "c"
-    except TypeError:
-        if isinstance(x, (list, tuple)):  # elements may be traced
-            return builtins.any(map(iscomplexobj, x))
-        return dtypes.kind(np.asarray(x).dtype) == "c"
+    if isinstance(x, (list, tuple)):  # elements may be traced
+        return builtins.any(map(iscomplexobj, x))
+    return dtypes.kind(np.asarray(x).dtype) == "c"
 
 
 def isrealobj(x) -> builtins.bool:

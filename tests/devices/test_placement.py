@@ -259,6 +259,10 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         shards = [shard.data for shard in made.addressable_shards]
         np.testing.assert_array_equal(jax.make_array_from_single_device_arrays((8, 8), sharding, shards[::-1]), X)
         np.testing.assert_array_equal(jax.make_array_from_process_local_data(sharding, X), X)
+        typed = NamedSharding(Mesh(MESH.devices, ("x", "y"), (AxisType.Explicit,) * 2), P("x", "y"))
+        for each in (jax.make_array_from_callback((8, 8), typed, lambda index: X[index]),
+                     jax.make_array_from_single_device_arrays((8, 8), typed, shards)):
+            assert jax.typeof(each) == jax.typeof(jax.device_put(X, typed)) and "8@x" in str(jax.typeof(each))
         for wrong in (shards[:3], [shards[0]] * 8, [jax.device_put(np.zeros((4, 4), np.float32), d) for d in jax.devices()],
                       [jax.device_put(np.zeros((4, 2), np.int32), jax.devices()[0]), *shards[1:]]):
             with pytest.raises(ValueError):

@@ -506,6 +506,8 @@ def test_kinds_of_objects():
     assert jnp.isscalar(1) and jnp.isscalar("a") and jnp.isscalar(np.float32(1)) and jnp.isscalar(x.sum())
     assert not jnp.isscalar(x) and not jnp.isscalar([1]) and not jnp.isscalar(None)
     assert jnp.iscomplexobj(1j) and jnp.iscomplexobj([1j]) and not jnp.iscomplexobj(x) and not jnp.iscomplexobj(None)
+    blocks = type("Blocks", (list,), {"dtype": np.dtype("complex64")})([jnp.ones((2, 3)), jnp.ones(4)])
+    assert jnp.iscomplexobj(jax.ShapeDtypeStruct((2,), "complex64")) and not jnp.isrealobj(blocks)
     assert jnp.isrealobj(x) and jnp.isrealobj("a")
     assert jax.jit(lambda x: x if jnp.isrealobj(x) else None)(x) is not None
 

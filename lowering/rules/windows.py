@@ -141,14 +141,14 @@ def _monoid_combine(monoid: str) -> Combine:
 
 _WIDER = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 _SEGMENTS = 8  # of a long axis that are added up side by side
-_LONG = 4096  # elements along an axis from which on that pays for another loop
+_LONG, _LONGER = 4096, 16384  # elements of one row from which on that pays for another loop, and of each of several
 _WIDTH = 4  # elements of a row that a turn of the loop adds up
 # Rows for which that pays. Before jaxlib 0.11 a loop inside of a loop is one function only if it reads and writes few bytes.
 _SHORT, _SMALL, _LARGE = 12, 32, 400
 _BLOCK = 8  # elements, of several rows, that are added to their totals side by side
 # Of memory: bytes of a line of the cache and of a page; lines that the cache has for each of the places in a page, and pages,
 # up to which elements that are added up at the same time are near.
-_LINE, _PAGE, _WAYS, _PAGES = 64, 4096, 16, 512
+_LINE, _PAGE, _WAYS, _PAGES = 64, 4096, 12, 512
 _I32 = np.dtype(np.int32)
 
 
@@ -186,15 +186,16 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
         else:
             working, wide = dtype, _accumulator(name, dtype)
         run = _Run(axis, reverse, combination, start, working, wide)
-        is_long = is_static and size >= _LONG and rows < _SEGMENTS
+        is_long = (is_static and size >= (_LONG if rows == 1 else _LONGER) and rows < _SEGMENTS
+                   and not _are_far(rows * _SEGMENTS, size // _SEGMENTS * working.itemsize))
         given = x
         if ctx.builder.is_split:  # or elements would be sent around at each step of the loop
             x = ctx.builder.meshes.whole_along(ctx, x, axis)
         x = _cast(ctx, x, shape, dtype, working)
-        if is_long:
-            totals = _in_segments(ctx, x, shape, run)
-        elif rows == 1 and ctx.in_loop and name != "cumlogsumexp" and _pays_in_loop(size):
+        if rows == 1 and ctx.in_loop and name != "cumlogsumexp" and _pays_in_loop(size):
             totals = _several_a_turn(ctx, x, shape, run._replace(wide=_wider(working)) if name == "cumprod" else run)
+        elif is_long:
+            totals = _in_segments(ctx, x, shape, run)
         elif is_static and ctx.builder.is_split and axis == len(shape) - 1 and _are_far(rows, size * working.itemsize):
             totals = _by_loop_turned(ctx, x, shape, run)
         elif is_static and not ctx.builder.is_split and _pays_in_blocks(shape, axis, working.itemsize):

@@ -200,7 +200,7 @@ def test_cumulative_shapes(name, shape, axis, rng):
 
 @pytest.mark.parametrize("name", CUMULATIVE)
 @pytest.mark.parametrize("shape, axis, dtype", [
-    ((5001,), 0, f32), ((4096, 2), 0, f32), ((17, 1024), 1, f32), ((2, 4100), 1, np.float16), ((5001,), 0, np.int32)])
+    ((5001,), 0, f32), ((4096, 2), 0, f32), ((17, 1024), 1, f32), ((2, 16500), 1, np.float16), ((5001,), 0, np.int32)])
 def test_long_axes(name, shape, axis, dtype, rng):
     if name == "cumlogsumexp" and dtype is np.int32:
         return
@@ -211,8 +211,10 @@ def test_long_axes(name, shape, axis, dtype, rng):
 
 
 @pytest.mark.parametrize("shape, axis, loops", [((1000, 64), 1, 2), ((7, 50), 1, 1), ((8, 64, 64), 2, 2), ((256, 64, 2), 1, 2),
-                                                ((50, 2000), 0, 1), ((2, 50, 20), 1, 1), ((1, 4000, 20), 1, 1)])
-def test_totals_of_many_rows_are_those_of_a_few_after_a_few(shape, axis, loops):
+                                                ((50, 2000), 0, 1), ((2, 50, 20), 1, 1), ((1, 4000, 20), 1, 1),
+                                                ((200, 64), 1, 2), ((5000,), 0, 2), ((4, 5000), 1, 1), ((4, 20000), 1, 2),
+                                                ((4, 16384), 1, 1)])
+def test_totals_are_those_of_a_few_rows_after_a_few_or_of_segments_of_long_ones(shape, axis, loops):
     text = jaxlite.jit(lambda x: lax.cumsum(x, axis)).lower(jaxlite.ShapeDtypeStruct(shape, f32)).as_text()
     assert text.count("stablehlo.while") == loops
 

@@ -218,13 +218,16 @@ def _sinc(x):
     whole = lax.round(finite, lax.RoundingMethod.TO_NEAREST_EVEN)
     rest = finite - whole
     is_near = lax.le(lax.abs(x), constant(0.5, x))
-    t = lax.square(constant(math.pi, x) * rest)
-    series = one = constant(1, x)
-    for k in builtins.range(7 if dtype_of(x) == "float32" else 12, 0, -1):
-        series = one - t * (1 / (2 * k * (2 * k + 1))) * series
+    one = constant(1, x)
+    series = _sinc_series(lax.square(constant(math.pi, x) * rest), 8 if dtype_of(x) == "float32" else 13)
     half = whole * 0.5
     sign = one - 4 * lax.abs(half - lax.round(half, lax.RoundingMethod.TO_NEAREST_EVEN))
     return where_same(is_near, series, sign * series * lax.div(rest, where_same(is_near, one, x)))
+
+
+def _sinc_series(square, count: int):
+    """sin(y) / y, from the square of y."""
+    return lax.polynomial(square, [(-1) ** k / math.factorial(2 * k + 1) for k in builtins.range(count)], unroll=count)
 
 
 def _sinc_by_angle(x):
@@ -232,10 +235,7 @@ def _sinc_by_angle(x):
     at_zero = lax.eq(x, zero)
     angle = lax.mul(constant(math.pi, x), x)
     # At 0 the series stands in: it has the derivatives of the quotient there.
-    t = lax.square(angle)
-    series = one
-    for divisor in (42, 20, 6):
-        series = one - t * (1 / divisor) * series
+    series = _sinc_series(lax.square(angle), 4)
     safe = where_same(at_zero, one, angle)
     return where_same(at_zero, series, lax.div(lax.sin(safe), safe))
 

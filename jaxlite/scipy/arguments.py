@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import as_array, check_arrays, promote_dtypes_inexact
@@ -62,8 +63,5 @@ def in_working_precision(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def polynomial(coefficients, x):
-    """c0 + c1 x + c2 x^2 + ..., by Horner's rule."""
-    result = coefficients[-1]
-    for coefficient in coefficients[-2::-1]:
-        result = result * x + coefficient
-    return result
+    """c0 + c1 x + c2 x^2 + ..., by Horner's rule. Its derivative is a polynomial too."""
+    return lax.polynomial(x, coefficients, unroll=len(coefficients))

@@ -613,6 +613,11 @@ def test_programs_are_short(function, expected):
     assert body(function, np.ones(3, "f4")) == expected.split()
 
 
+def test_derivatives_of_a_series_are_polynomials():
+    slope = str(jax.make_jaxpr(jax.grad(jnp.sinc))(0.3))
+    assert slope.count(" = polynomial") == 2 and slope.count(" = mul ") < 25
+
+
 def test_scalars_stay_literals_of_the_arrays_dtype():
     program = str(jax.make_jaxpr(lambda x: x * 3 + 0.5)(np.ones(2, BF16)))
     assert "mul a 3.0:bf16[]" in program and "0.5:bf16[]" in program

@@ -411,3 +411,32 @@ def test_new_axes_are_batch_axes_and_formats_stay_where_they_can():
         assert type(same) is kind and type(other) is turned and isinstance(two, jax.Array)
         np.testing.assert_array_equal(other.todense(), dense.T)
         np.testing.assert_array_equal(doubled.todense(), dense * 2)
+
+
+def test_convolutions_of_rows_have_an_element_for_each_pair():
+    rng = np.random.default_rng(0)
+    x, kernel = (np.float32(rng.integers(0, 3, size)) for size in (9, 4))
+    rows, taps = BCOO.fromdense(x), BCOO.fromdense(kernel)
+    for mode in ("full", "same", "valid"):
+        convolve = sparse.sparsify(lambda a, b, mode=mode: jnp.convolve(a, b, mode=mode))
+        for left, right in ((rows, taps), (rows, kernel), (x, taps), (taps, rows)):
+            found = jax.jit(convolve)(left, right)
+            np.testing.assert_allclose(found.todense(), np.convolve(x, kernel, mode))
+        assert convolve(rows, taps).nse == rows.nse * taps.nse
+    a, b = (BCOO.fromdense(each[None, None], n_batch=2) for each in (x, kernel))
+    for padding in ("SAME", [(-2, 3)]):
+        found = sparse.bcoo_conv_general_dilated(a, b, window_strides=(1,), padding=padding)
+        np.testing.assert_allclose(found.todense(), lax.conv_general_dilated(a.todense(), b.todense(), (1,), padding))
+    with pytest.raises(NotImplementedError, match="by steps of 1"):
+        sparse.sparsify(lambda a, b: lax.conv_general_dilated(a, b, (2,), "VALID"))(a, b)
+
+
+def test_batches_of_compressed_rows_are_mapped():
+    dense = np.float32([[[1, 0, 2], [0, 0, 3]], [[0, 1, 0], [4, 0, 0]]])
+    batch, vectors = sparse.BCSR.fromdense(dense, n_batch=1, nse=3), np.float32([[1, 2, 3], [4, 5, 6]])
+    np.testing.assert_array_equal(jax.vmap(lambda m, v: m @ v)(batch, vectors), np.einsum("bij,bj->bi", dense, vectors))
+    np.testing.assert_array_equal(jax.jit(jax.vmap(lambda m: m.todense()))(batch), dense)
+    np.testing.assert_array_equal(lax.map(lambda m: m.todense(), batch), dense)
+    made = jax.vmap(lambda m: sparse.BCSR.fromdense(m, nse=3))(dense)
+    assert made.shape == dense.shape and made.n_batch == 1
+    np.testing.assert_array_equal(made.todense(), dense)

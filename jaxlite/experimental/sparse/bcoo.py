@@ -25,6 +25,7 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import register_pytree_node_class
 from jaxlite.experimental.sparse.base import JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, SparseInfo, is_dense
 from jaxlite.experimental.sparse.batches import _columns, _common, _ends, _full, _is_set, _over_batch, _parts, _shared_as
+from jaxlite.experimental.sparse.convolutions import bcoo_conv_general_dilated
 from jaxlite.experimental.sparse.primitives import sparse_primitive
 from jaxlite.experimental.sparse.products import (
     bcoo_dot_general_sampled,
@@ -984,16 +985,3 @@ def bcoo_gather(operand: BCOO, start_indices, dimension_numbers, slice_sizes: Se
     """`lax.gather` of a sparse array; the result has the layout of its dense counterpart, made sparse again."""
     dense = lax.gather(bcoo_todense(operand), start_indices, dimension_numbers, slice_sizes, **options)
     return bcoo_fromdense(dense, nse=min(operand.nse * max(1, math.prod(np.shape(start_indices)[:-1])), dense.size))
-
-
-def bcoo_conv_general_dilated(lhs: BCOO, rhs, *, window_strides, padding, lhs_dilation=None, rhs_dilation=None,
-                              dimension_numbers=None, feature_group_count: int = 1, batch_group_count: int = 1,
-                              precision=None, preferred_element_type=None, out_sharding=None) -> BCOO:
-    """A convolution of a sparse array. Raises: NotImplementedError for an `out_sharding`."""
-    if out_sharding is not None:
-        raise NotImplementedError("bcoo_conv_general_dilated: out_sharding is not supported")
-    kernel = rhs.todense() if isinstance(rhs, JAXSparse) else rhs
-    dense = lax.conv_general_dilated(
-        bcoo_todense(lhs), kernel, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
-        batch_group_count, precision, preferred_element_type)
-    return bcoo_fromdense(dense, nse=min(lhs.nse * kernel.size, dense.size))

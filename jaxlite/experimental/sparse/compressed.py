@@ -295,7 +295,11 @@ class BCSR(_Converted):
     def tree_unflatten(cls, aux_data, children) -> BCSR:
         new = object.__new__(cls)
         new.data, new.indices, new.indptr = children
-        new.shape, new.indices_sorted, new.unique_indices = aux_data
+        shape, new.indices_sorted, new.unique_indices = aux_data
+        if all(hasattr(child, "shape") for child in children):  # vmap and scan take the first axis of a batch, or add one
+            extra = len(new.data.shape) + 1 - len(shape)
+            shape = shape[-extra:] if extra < 0 else (*new.data.shape[:extra], *shape)
+        new.shape = shape
         return new
 
 

@@ -277,6 +277,17 @@ def _dot_general(eqn, a, b):
                     preferred_element_type=eqn.params.get("preferred_element_type"))
 
 
+def _conv(eqn, lhs, rhs):
+    if eqn.outvars[0].aval.ndim != 3:
+        raise NotImplementedError("sparse rule for conv_general_dilated: only of arrays with one spatial axis")
+    shapes = {lhs.shape[:2], rhs.shape[:2]}
+    steps = (eqn.params["window_strides"], eqn.params["lhs_dilation"], eqn.params["rhs_dilation"])
+    if shapes != {(1, 1)} or any(step != (1,) for step in steps) or eqn.params["dimension_numbers"].lhs_spec != (0, 1, 2):
+        raise NotImplementedError("sparse rule for conv_general_dilated: only of shapes (1, 1, n), by steps of 1")
+    names = ("window_strides", "padding", "dimension_numbers", "preferred_element_type")
+    return bcoo.bcoo_conv_general_dilated(lhs, rhs, **{name: eqn.params[name] for name in names})
+
+
 _CALLS = frozenset("jit custom_jvp_call custom_vjp_call closed_call remat2 core_call".split())
 _LINEAR = frozenset("neg real imag convert_element_type copy reduce_precision".split())
 # Functions of one element that are 0 at 0; those that are not linear see the sum of a place's elements.
@@ -317,7 +328,7 @@ _RULES: dict[str, Callable] = {
                                               limit_indices=eqn.params["limit_indices"]),
     "broadcast_in_dim": lambda eqn, mat, *rest: bcoo.bcoo_broadcast_in_dim(
         mat, shape=eqn.params["shape"], broadcast_dimensions=eqn.params["broadcast_dimensions"]),
-    "dot_general": _dot_general,
+    "conv_general_dilated": _conv, "dot_general": _dot_general,
     "cond": _cond, "while": _while, "scan": _scan, "todense": lambda eqn, mat: mat.todense(),
     "gather": lambda eqn, mat, starts: bcoo.bcoo_gather(mat, starts, **eqn.params),
     "optimization_barrier": lambda eqn, *mats: list(mats),

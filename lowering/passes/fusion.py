@@ -19,7 +19,8 @@ The choice is made from the equations alone, in walks that are linear in their n
 4. `_write_counters`, `_write_bits`: positions from which long integer arithmetic starts, as in a random generator, and the
    random bits that come out of it.
 5. `_write_repeated`: costly values that are broadcast, which a loop would compute again for each row.
-6. `_cut_long_kernels`: what is left of kernels with hundreds of instructions is cut where it is narrow.
+6. `_write_rounded`, `_write_searched`, `_write_moved`: what libraries read, where XLA would write more than that for them.
+7. `_cut_long_kernels`: what is left of kernels with hundreds of instructions is cut where it is narrow.
 
 Bodies of loops and branches are programs of their own. Costs are in units of a cheap vector operation and were fitted to
 measurements; docs/fusion.md has them.
@@ -73,6 +74,8 @@ _COMPLEX = frozenset(
     "exp exp2 expm1 log log1p sin cos tan sinh cosh tanh logistic sqrt rsqrt pow asin acos asinh acosh".split())
 _SEVERAL = _COMPLEX | {"sign"}  # of a complex operand they are several kernels
 _SLICES = frozenset("slice split unstack dynamic_slice".split())
+_PARTS = _SLICES | {"concatenate", "pad"}
+_IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",
           "custom_vjp_call": "call_jaxpr"}
@@ -195,6 +198,7 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
     _write_complex(values, found)
     _write_rounded(values, found)
     _write_searched(values, found)
+    _write_moved(values, found)
     if needed > _LONG_KERNEL:
         _cut_long_kernels(values, found)
 
@@ -442,6 +446,38 @@ def _write_searched(values: list[_Value], found: dict[Any, str]) -> None:
             for operand in value.operands:
                 if operand.name in ELEMENTWISE and operand.operands:
                     found.setdefault(operand.var, f"searched for its {value.name} in two passes ({operand.size} elements)")
+
+
+def _write_moved(values: list[_Value], found: dict[Any, str]) -> None:
+    """Choose what the library sums up, if it is computed of parts of arrays, or of joined ones.
+
+    The library computes elements itself, but of whole arrays in memory: XLA would write each part for it.
+    """
+    slices = Counter(_cut_of(value.eqn) for value in values if value.name == "slice")
+    for value in values:
+        if value.name in _IN_LIBRARY and not value.is_loop and value.eqn.invars[0].aval.dtype == "float32":
+            for operand in value.operands:
+                if operand.name in ELEMENTWISE and _is_of_parts(operand, slices):
+                    found.setdefault(operand.var, f"computed of parts, and summed up by a library ({operand.size} elements)")
+
+
+def _is_of_parts(start: _Value, slices: Mapping[Any, int]) -> bool:
+    """Whether elementwise operations make it of large parts of arrays, and nothing else reads these or what is between."""
+    cone = [start]
+    for value in cone:
+        if len(value.users) > 1 or value.is_result:
+            return False
+        for operand in value.operands:
+            if operand.name in ELEMENTWISE and operand not in cone and len(cone) < _CONE:
+                cone.append(operand)
+    parts = [operand for value in cone for operand in value.operands if operand.name in _PARTS]
+    if any(part.name == "slice" and slices[_cut_of(part.eqn)] > 1 for part in parts):  # XLA makes one of equal ones
+        return False
+    return any(2 * part.size >= start.size for part in parts) and all(user in cone for part in parts for user in part.users)
+
+
+def _cut_of(eqn: Any) -> tuple[Any, ...]:
+    return eqn.invars[0], *(eqn.params[each] for each in ("start_indices", "limit_indices", "strides"))
 
 
 def _write_counters(values: list[_Value], found: dict[Any, str]) -> None:

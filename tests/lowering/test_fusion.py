@@ -64,6 +64,19 @@ def test_what_an_extreme_is_searched_in_twice_is_written_once():
     assert len(arrays) == (3 if xla.VERSION < (0, 12) else 2)  # older ones write the extreme for each element as well
 
 
+def test_what_is_computed_of_parts_for_the_library_is_written_once():
+    x = np.random.default_rng(0).standard_normal((100, 200), np.float32)
+    steps = lambda x: ((x[1:] - x[:-1]) ** 2).sum(0)
+    assert [var.aval.shape for var in barriers(steps, x)] == [(99, 200)]
+    assert not barriers(steps, x[:20])  # XLA sums up few elements in the kernel that computes them
+    assert not barriers(lambda x: (x[1:] - x[0]).sum(0) * x[1:], x) and not barriers(lambda x: (x**2).sum(0), x)
+    assert not barriers(jax.value_and_grad(lambda x: steps(x).sum()), x)  # the gradient needs the differences too
+    assert not barriers(lambda x: (steps(x), jax.grad(lambda x: steps(x).sum())(x)), x)
+    compiled = jax.jit(steps).lower(x).compile()
+    np.testing.assert_allclose(compiled(x), (np.diff(x, axis=0) ** 2).sum(0), rtol=1e-5)
+    assert len(re.findall(r"f32\[99,200\]\S* (?:fusion|slice)\(", compiled.as_text().split("ENTRY")[1])) == 1
+
+
 def test_what_only_the_innermost_loop_repeats_is_not_written():
     x, factors = np.ones((300, 300), np.float32), np.ones((9, 1, 1), np.float32)
     costly = lambda x: jnp.where(jnp.tanh(x) > 0, 1.0, x)

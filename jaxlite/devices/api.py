@@ -10,7 +10,7 @@ import numpy as np
 from jaxlite.compilation import effects
 from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
-from jaxlite.core import config
+from jaxlite.core import config, dtypes
 from jaxlite.core.aval import MemorySpace, refuse_ref
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer, is_eager
@@ -137,6 +137,8 @@ def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
     if target is not None and isinstance(target, placement.shardings().Format):
         return _put_as(leaf, target, donate, may_alias)
     refuse_ref("device_put", aval_of(leaf))
+    if type(leaf) is np.ndarray and leaf.dtype == dtypes.float0:  # which is on no device
+        return leaf
     if target is not None and not isinstance(target, (xla.Device, xla.Sharding)):  # a kind of memory
         target = placement.in_memory(leaf, target)
     if isinstance(target, xla.Sharding) and not (

@@ -67,7 +67,8 @@ def broadcast_shape(name: str, shapes: Sequence[Ints]) -> Ints:
 
 def require_kind(name: str, aval, accepted: str, position: int | None = None) -> None:
     """Raises TypeError unless the operand's dtype is of an accepted kind."""
-    if dtypes.kind(aval.dtype) not in accepted:
+    kind = dtypes.kind(aval.dtype)
+    if kind not in accepted or kind == "x" and aval.dtype == dtypes.float0:
         at = "" if position is None else f" at position {position}"
         if aval.dtype == dtypes.float0:
             raise TypeError(dtypes.float0_message(name))

@@ -99,6 +99,7 @@ def permutation(key, x, axis: int = 0, independent: bool = False, *, out_shardin
         size = _count(x)
         if size is None:
             raise TypeError("x must be an integer or at least 1-dimensional")
+        _axis(axis, 1)
         return _renamed("permutation", _permutation_of_range, key, largest(size, 0))
     axis = _axis(axis, len(x.shape))
     return _renamed("permutation", _permutation_of_array, key, x, axis, bool(independent))

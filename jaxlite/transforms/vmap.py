@@ -237,5 +237,6 @@ def _place(out: Any, dim: int | None, target: int | None, size: int, sum_match: 
                          f"vmap's out_axes is {target} for a result that has {rank} axes with the mapped one")
     target %= rank
     if aval_of(out).dtype == dtypes.float0:  # has no device arrays, and is the same for all
-        return np.zeros((*out.shape[:target], size, *out.shape[target:]), dtypes.float0)
+        shape = out.shape if dim is None else (*out.shape[:dim], *out.shape[dim + 1:])
+        return np.zeros((*shape[:target], size, *shape[target:]), dtypes.float0)
     return bring(as_array(out), dim, size, target) if dim is None else move(out, dim, target)

@@ -220,6 +220,8 @@ def test_orthogonal_matrices_are_orthogonal(n, m):
 
 
 def test_permutations_permute():
+    with pytest.raises(ValueError, match="out of bounds"):
+        random.permutation(random.key(0), 3, axis=1)
     x = np.arange(24).reshape(4, 6)
     got = np.asarray(random.permutation(random.key(0), x, 1))
     assert sorted(map(tuple, got.T)) == sorted(map(tuple, x.T)) and (got != x).any()

@@ -156,6 +156,10 @@ def test_an_empty_batch_of_convolutions():
 
 def test_float0_explains_itself():
     nothing = np.zeros(3, jax.float0)
+    with pytest.raises(TypeError, match="^Called eq"):
+        jax.lax.eq(nothing, nothing)
+    assert jax.device_put(nothing, jax.devices()[0]).dtype == jax.vmap(lambda x: x)(nothing).dtype == jax.float0
+    assert jax.vmap(lambda x: x, out_axes=1)(np.zeros((2, 3), jax.float0)).shape == (3, 2)
     for use in (lambda: nothing + jnp.ones(3), lambda: jnp.add(1.0, nothing)):
         with pytest.raises(TypeError, match="^Called add with a float0 array"):
             use()

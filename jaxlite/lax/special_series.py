@@ -64,7 +64,8 @@ def igamma_grad_a(a, x):
 def random_gamma_grad(a, x):
     """How a sample x of the gamma distribution moves with its shape parameter a, at a fixed probability.
 
-    This is -igamma_grad_a(a, x) over the density at x, computed without dividing small numbers.
+    This is -igamma_grad_a(a, x) over the density at x, computed without dividing small numbers. Its own derivatives are
+    those of the series, in forward mode.
     """
     if aval_of(a).shape:  # strong, as in JAX
         a = convert(a, None, False)
@@ -253,11 +254,16 @@ def _in_working_precision(function: Callable[..., Formula]) -> Callable[..., Any
 # --- the factors that both incomplete functions share ------------------------------------------------
 
 
-def _log_minus(ratio: Formula, u: Formula) -> Formula:
-    """log(ratio) - u for u = ratio - 1 without cancellation: log(ratio) = 2 atanh(s) for s = u / (2 + u)."""
+def _by_atanh(u: Formula) -> tuple[Formula, Formula]:
+    """s = u / (2 + u) and t with log(1 + u) = 2 atanh(s) = 2 s + s^3 t, for |u| <= 1/2."""
     s = u / (u + 2.0)
+    return s, _polynomial([2.0 / (2 * k + 3) for k in range(17 if _is_double(u) else 8)], s * s)
+
+
+def _log_minus(ratio: Formula, u: Formula) -> Formula:
+    """log(ratio) - u for u = ratio - 1 without cancellation."""
+    s, tail = _by_atanh(u)
     square = s * s
-    tail = _polynomial([2.0 / (2 * k + 3) for k in range(17 if _is_double(u) else 8)], square)
     far = _where(u < math.inf, _log(ratio) - u, -math.inf)
     return _where(abs(u) <= 0.5, s * square * tail - u * s, far)
 
@@ -324,15 +330,15 @@ class _GammaTerms:
             partial = start + 2.0 * n
             numerator = n * (a - n)
             inverse = 1.0 / (partial + numerator * lower)
-            new_upper = partial + numerator / upper
+            new_upper = partial + numerator * upper
             change = new_upper * inverse
             goes_on = abs(change - 1.0) > epsilon
-            new = (new_upper, inverse, total * change)
+            new = (1.0 / new_upper, inverse, total * change)
             if not slope:
                 return goes_on, new
             upper_slope, lower_slope, log_slope = slopes
             lower_slope = -(inverse * inverse) * (n * lower + numerator * lower_slope - 1.0)
-            upper_slope = n / upper - numerator * upper_slope / (upper * upper) - 1.0
+            upper_slope = n * upper - numerator * upper_slope * upper * upper - 1.0
             log_change = upper_slope / new_upper + lower_slope / inverse
             goes_on = goes_on | (abs(log_change) > epsilon * abs(log_slope))
             return goes_on, (*new, upper_slope, lower_slope, log_slope + log_change)
@@ -340,17 +346,16 @@ class _GammaTerms:
         tiny = float(np.finfo(aval_of(a.array).dtype).tiny)
         first = _where(abs(start) < tiny, tiny, start)
         inverse = 1.0 / first
-        # C starts at infinity, of which only numerator / C = 0 counts.
-        state = [_like(a, math.inf), inverse, inverse]
+        state = [_like(a, 0.0), inverse, inverse]  # 1 / C, where C starts at infinity, and D
         if slope:
             state += [_like(a, 0.0), inverse * inverse, inverse]
         return _iterate(step, self.above, state)[2::3]
 
     def expansion(self) -> tuple[Formula, Formula, Formula]:
         """eta, the sum of c_k(eta) a^-k in DLMF 8.12.7, and its derivative along a at fixed x."""
-        a = self.a
-        eta = _sign(self.distance) * _sqrt(-2.0 * self.log_ratio)
-        eta_slope = -1.0 * self.distance_over(eta) / a
+        a, quotient = self.a, self.eta_over_distance()
+        eta = self.distance * quotient
+        eta_slope = -1.0 / (quotient * a)
         total = slope = _like(a, 0.0)
         inverse = 1.0 / a
         rows = _temme_coefficients()
@@ -363,10 +368,11 @@ class _GammaTerms:
             total = total * inverse + value
         return eta, total, slope
 
-    def distance_over(self, eta: Formula) -> Formula:
-        """mu / eta, 1 where both vanish."""
-        vanishes = eta.equals(0.0)
-        return _where(vanishes, 1.0, self.distance / _where(vanishes, 1.0, eta))
+    def eta_over_distance(self) -> Formula:
+        """eta / mu near x = a, where both vanish: eta^2 / 2 = mu - log(1 + mu)."""
+        s, tail = _by_atanh(self.distance)
+        reciprocal = 1.0 / (self.distance + 2.0)
+        return _sqrt(2.0 * reciprocal * (1.0 - s * reciprocal * tail))
 
     def near_parts(self) -> tuple[Formula, Formula]:
         """(argument of erfc/2, rest) of Q; P has both with the other sign (DLMF 8.12.3, 8.12.4)."""
@@ -471,7 +477,7 @@ def _gamma_slope(terms: _GammaTerms) -> Formula:
     fraction, log_slope = terms.fraction(slope=True)
     above = fraction * (log_x - _digamma(a) + log_slope)
     eta, rest, rest_slope = terms.expansion()
-    near = terms.distance_over(eta) - eta / 2.0 + rest * (_log1p(terms.distance) - 0.5 / a) + rest_slope
+    near = 1.0 / terms.eta_over_distance() - eta / 2.0 + rest * (_log1p(terms.distance) - 0.5 / a) + rest_slope
     return _cases((terms.below, below), (terms.near, near * _exp(terms.log_scale) / a), otherwise=above)
 
 

@@ -10,6 +10,8 @@ from jaxlite.lax import special as s
 from jaxlite.lax import special_series as t
 from jaxlite.lax.elementwise_rules import const, stretch
 from jaxlite.lax.special_rules import batch_elementwise, refuse
+from jaxlite.traces.batching import def_elementwise
+from jaxlite.traces.decompose import rules_by_parts
 from jaxlite.traces.jvp import def_jvp
 
 # --- incomplete gamma --------------------------------------------------------------------------------
@@ -24,7 +26,8 @@ def_jvp(t.igamma_p, lambda g, ans, a, x: e.mul(stretch(g, ans), t.igamma_grad_a(
 def_jvp(t.igammac_p, lambda g, ans, a, x: e.mul(stretch(g, ans), e.neg(t.igamma_grad_a(a, x))),
         lambda g, ans, a, x: e.mul(stretch(g, ans), e.neg(_gamma_density(a, x))))
 t.igamma_grad_a_p.no_jvp("its derivatives are not among the known functions; igamma is differentiable once in a")
-t.random_gamma_grad_p.no_jvp("its derivatives are not among the known functions; samples are differentiable once in a")
+rules_by_parts(t.random_gamma_grad_p)
+def_elementwise(t.random_gamma_grad_p)
 
 # --- incomplete beta ---------------------------------------------------------------------------------
 

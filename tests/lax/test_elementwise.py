@@ -657,6 +657,24 @@ def test_slopes_along_the_shape_parameter(dtype, tolerance, x64):
     np.testing.assert_allclose(got[1], sample, rtol=tolerance)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 5e-5), ("float64", 1e-7)])
+def test_second_derivatives_of_samples_are_those_of_the_series(dtype, tolerance, x64):
+    shape = np.array([0.05, 0.9, 3, 25, 250, 1000])
+    a, x = np.broadcast_arrays(shape, shape * np.array([0.01, 0.7, 1, 1.05, 3])[:, None])
+    slope = jaxlite.jit(lambda a, x: jaxlite.jvp(lambda a: lax.random_gamma_grad(a, x), (a,), (a,))[1])
+    differences = lax.random_gamma_grad(a * (1 + 1e-5), x) - lax.random_gamma_grad(a * (1 - 1e-5), x)
+    np.testing.assert_allclose(slope(a.astype(dtype), x.astype(dtype)), differences / 2e-5, rtol=tolerance)
+
+
+def test_samples_of_gamma_distributions_have_hessians(x64):
+    sample = lambda a: jaxlite.random.gamma(jaxlite.random.key(3), a)
+    a, step = np.array([0.5, 1.2, 3.0]), 1e-4
+    x = sample(a)
+    move = step * lax.random_gamma_grad(a, x)  # at a fixed probability
+    differences = lax.random_gamma_grad(a + step, x + move) - lax.random_gamma_grad(a - step, x - move)
+    np.testing.assert_allclose(jaxlite.hessian(lambda a: sample(a).sum())(a), np.diag(differences / (2 * step)), rtol=1e-5)
+
+
 def test_an_element_does_not_depend_on_its_neighbours():
     a, x = np.array([0.5, 30.0, 150.0], np.float32), np.array([0.1, 31.0, 149.0], np.float32)
     together = np.asarray(lax.igamma_grad_a(a, x))

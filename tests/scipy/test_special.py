@@ -324,3 +324,9 @@ def test_loggamma_of_complex_numbers(x64):
     slope = jaxlite.grad(special.loggamma, holomorphic=True)
     for z in (1 + 2j, -1.5 - 0.3j):
         np.testing.assert_allclose(slope(z), oracle.digamma(z), rtol=1e-12)
+
+
+@pytest.mark.parametrize("fun", [special.xlogy, special.xlog1py])
+def test_a_factor_of_a_batch_does_not_repeat_the_logarithm(fun):
+    jaxpr = str(jaxlite.make_jaxpr(jaxlite.vmap(fun, in_axes=(0, None)))(np.zeros((9, 4), np.float32), np.ones(4, np.float32)))
+    assert "f32[4] = log" in jaxpr and "f32[9,4] = log" not in jaxpr

@@ -13,8 +13,7 @@ from jaxlite.transforms.custom_derivatives import custom_jvp
 
 @custom_jvp
 def _xlogy(x, y):
-    is_zero = x == 0
-    return jnp.where(is_zero & ~jnp.isnan(y), 0, x * jnp.log(jnp.where(is_zero, 1, y)) + jnp.where(is_zero, y, 0))
+    return jnp.where((x == 0) & ~jnp.isnan(y), 0, x * jnp.log(y))
 
 
 _xlogy.defjvps(lambda t, out, x, y: t * jnp.log(y), lambda t, out, x, y: t * (x / y))
@@ -34,8 +33,7 @@ def xlogy(x, y):
 
 @custom_jvp
 def _xlog1py(x, y):
-    is_zero = x == 0
-    return jnp.where(is_zero & ~jnp.isnan(y), 0, x * jnp.log1p(jnp.where(is_zero, 0, y)) + jnp.where(is_zero, y, 0))
+    return jnp.where((x == 0) & ~jnp.isnan(y), 0, x * jnp.log1p(y))
 
 
 _xlog1py.defjvps(lambda t, out, x, y: t * jnp.log1p(y), lambda t, out, x, y: t * (x / (1 + y)))

@@ -518,6 +518,8 @@ def nanvar(a, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int 
     if where is not None:
         _mask_shape("nanvar", a, where)
         valid = valid & where
+    if mean is None:  # by the sum that `nanmean` takes: beside it in a program, both are rounded alike
+        mean = nanmean(shaping.convert(a, _variance_dtypes(a, dtype)[0], False), axis=axis, keepdims=True, where=where)
     return _variance(_without_nan(a, 0), ddof, mean, valid, axis=axis, dtype=dtype, keepdims=keepdims)
 
 

@@ -183,3 +183,11 @@ def test_slopes_at_infinity():
         np.testing.assert_array_equal(slopes, 0)
         assert np.isnan(distribution.cdf(x, -1.0)).all() and np.isnan(distribution.sf(x, np.nan)).all()
     np.testing.assert_array_equal([stats.gumbel_l.logpdf(np.inf), stats.gumbel_r.logpdf(-np.inf)], -np.inf)
+
+
+def test_tangents_of_the_logistic_density_are_products():
+    slope, z = jaxlite.grad(stats.logistic.logpdf), np.array([0.0, 50.0, -50.0, 1.0], np.float32)
+    np.testing.assert_allclose(jaxlite.vmap(slope)(z), -np.tanh(z / 2), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(jaxlite.grad(slope)(0.0), -0.5, rtol=1e-6)
+    jaxpr = str(jaxlite.make_jaxpr(jaxlite.jacfwd(lambda t: stats.logistic.logpdf(z * t[0] + t[1])))(np.ones(3, np.float32)))
+    assert "f32[3,4] = select_n" not in jaxpr and "f32[3,4] = mul" in jaxpr

@@ -7,7 +7,7 @@ import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite.experimental.pallas.ops.tpu import megablox
 from jaxlite.experimental.pallas.ops.tpu.megablox import gmm
-from jaxlite.experimental.pallas.ops.tpu.megablox.gmm import tgmm
+from jaxlite.experimental.pallas.ops.tpu.megablox.gmm import make_group_metadata, tgmm
 
 SIZES = np.array([2, 5, 0, 3], np.int32)
 STARTS = [0, 2, 7, 7, 10]
@@ -61,3 +61,18 @@ def test_columns_and_rows_in_groups():
     assert tgmm(LHS.T, rows, SIZES, jnp.bfloat16).dtype == jnp.bfloat16 and megablox.gmm is gmm
     with pytest.raises(ValueError, match="existing_out is of dtype"):
         some(np.int32(2), existing_out=jnp.ones((2, 4, 3), jnp.float16))
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_steps_through_tiles_of_groups(empty):
+    for sizes, start, number in (([3, 5, 0, 8], 0, 4), ([0, 4, 12], 1, 2), ([5, 0, 3, 8, 0], 2, 2)):
+        (offsets, groups, tiles), steps = make_group_metadata(
+            group_sizes=jnp.array(sizes), m=16, tm=4, start_group=start, num_nonzero_groups=number, visit_empty_groups=empty)
+        ends = np.cumsum(sizes)
+        expected = [(group, tile) for group in range(start, start + number) for tile in range(4)
+                    if max(ends[group] - sizes[group], 4 * tile) < min(ends[group], 4 * tile + 4)
+                    or empty and not sizes[group] and tile == min(ends[group] // 4, 3)]
+        assert list(zip(groups.tolist(), tiles.tolist(), strict=True))[:int(steps)] == expected
+        assert offsets.tolist() == [0, *ends] and len(groups) == 4 + len(sizes) - 1
+    with pytest.raises(ValueError, match="divisible"):
+        make_group_metadata(group_sizes=jnp.array([10]), m=10, tm=4, start_group=0, num_nonzero_groups=1)

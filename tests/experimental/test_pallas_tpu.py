@@ -76,6 +76,7 @@ def test_pipeline(rows):
 
 def test_cores():
     mesh = pltpu.create_tensorcore_mesh("core", num_cores=2)
+    assert mesh == pltpu.TensorCoreMesh(axis_name="core", num_cores=2) and mesh.axis_names == ("core",)
 
     @pl.kernel(out_type=Shape((8, 8), F), mesh=mesh, interpret=True)
     def double(x_ref, o_ref):

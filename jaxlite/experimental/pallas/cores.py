@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,21 +35,24 @@ from jaxlite.state.api import set as set_ref
 _WHOLE = BlockSpec(memory_space=MemorySpace.ANY)
 
 
+@dataclass(frozen=True, kw_only=True)
 class TensorCoreMesh:
-    """The cores of a TPU along one axis. Attributes: `axis_names`, `shape` (the number of cores by the axis's name)."""
+    """The cores of a TPU along one axis. Attributes: `axis_names`, `shape` (the number of cores by the axis's name) too.
 
-    def __init__(self, axis_name: str, num_cores: int):
-        self.axis_names = (axis_name,)
-        self.shape = OrderedDict([(axis_name, num_cores)])
+    >>> TensorCoreMesh(axis_name="core", num_cores=2).shape["core"]
+    2
+    """
 
-    def __eq__(self, other: Any) -> bool:
-        return type(other) is TensorCoreMesh and self.shape == other.shape
+    axis_name: str
+    num_cores: int = 1
 
-    def __hash__(self) -> int:
-        return hash(tuple(self.shape.items()))
+    @property
+    def axis_names(self) -> tuple[str]:
+        return (self.axis_name,)
 
-    def __repr__(self) -> str:
-        return f"TensorCoreMesh({self.axis_names[0]!r}, {self.shape[self.axis_names[0]]})"
+    @property
+    def shape(self) -> OrderedDict[str, int]:
+        return OrderedDict([(self.axis_name, self.num_cores)])
 
 
 def create_tensorcore_mesh(axis_name: str, devices: Sequence[Any] | None = None, num_cores: int | None = None,
@@ -61,7 +65,7 @@ def create_tensorcore_mesh(axis_name: str, devices: Sequence[Any] | None = None,
         raise ValueError("create_tensorcore_mesh takes devices or num_cores, not both")
     if num_cores is None:
         num_cores = getattr(devices[0], "num_cores", None) or 1 if devices else 1
-    return TensorCoreMesh(axis_name, num_cores)
+    return TensorCoreMesh(axis_name=axis_name, num_cores=num_cores)
 
 
 @boundary

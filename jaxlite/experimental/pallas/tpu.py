@@ -14,6 +14,7 @@ from jaxlite.experimental.pallas import dma as _dma
 from jaxlite.experimental.pallas import pipeline as _pipeline
 from jaxlite.experimental.pallas import specs as _specs
 from jaxlite.experimental.pallas import tpu_functions as _functions
+from jaxlite.experimental.pallas.helpers import reciprocal as reciprocal
 from jaxlite.experimental.pallas.primitives import load as _load
 from jaxlite.experimental.pallas.primitives import store as store
 from jaxlite.experimental.pallas.specs import InterpretParams as InterpretParams
@@ -150,7 +151,7 @@ make_async_copy, make_async_remote_copy = _dma.make_async_copy, _dma.make_async_
 get_barrier_semaphore = _dma.get_barrier_semaphore
 ChipVersion, TpuInfo = _chips.ChipVersion, _chips.TpuInfo
 get_tpu_info, get_tpu_info_for_chip, is_tpu_device = _chips.get_tpu_info, _chips.get_tpu_info_for_chip, _chips.is_tpu_device
-core_barrier, create_tensorcore_mesh = _cores.core_barrier, _cores.create_tensorcore_mesh
+TensorCoreMesh, create_tensorcore_mesh, core_barrier = _cores.TensorCoreMesh, _cores.create_tensorcore_mesh, _cores.core_barrier
 run_on_first_core = _cores.run_on_first_core
 emit_pipeline = _pipeline.emit_pipeline
 bitcast, einshape, roll = _functions.bitcast, _functions.einshape, _functions.roll

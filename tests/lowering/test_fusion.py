@@ -68,6 +68,9 @@ def test_what_is_computed_of_parts_for_the_library_is_written_once():
     x = np.random.default_rng(0).standard_normal((100, 200), np.float32)
     steps = lambda x: ((x[1:] - x[:-1]) ** 2).sum(0)
     assert [var.aval.shape for var in barriers(steps, x)] == [(99, 200)]
+    assert [var.aval.shape for var in barriers(lambda x: ((x[1:] - x[:-1]) ** 2).T.sum(1), x)] == [(99, 200)]
+    power = lambda x: (lambda z: (z.real**2 + z.imag**2).sum(0))(jnp.fft.rfft(x))
+    assert [var.aval.shape for var in barriers(power, x)] == [(100, 101)]
     assert not barriers(steps, x[:20])  # XLA sums up few elements in the kernel that computes them
     assert not barriers(lambda x: (x[1:] - x[0]).sum(0) * x[1:], x) and not barriers(lambda x: (x**2).sum(0), x)
     assert not barriers(jax.value_and_grad(lambda x: steps(x).sum()), x)  # the gradient needs the differences too

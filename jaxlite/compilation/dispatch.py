@@ -28,11 +28,14 @@ from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.shape_dtype import ShapeDtypeStruct
+from jaxlite.core.shape_dtype import abstract as described
 from jaxlite.core.staging import has_program, high, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.devices import placement
 from lowering import platforms, progress, xla
+from lowering.passes.dce import live_parts
 
 _flatten = xla.pytree_registry.flatten
 _programs: PerFunction[Program] = PerFunction()  # by (options, signature)
@@ -165,18 +168,32 @@ class Jitted:
                     handler = AVAL_OF.get(type(leaf))
                     if handler is None and not isinstance(leaf, Tracer) and hasattr(leaf, "__jax_array__"):
                         leaf = leaves[index] = leaf.__jax_array__()
+                    elif isinstance(leaf, ShapeDtypeStruct) and not self.takes_arrays:  # enough if the program does not read it
+                        handler = described
                     avals.append(aval_of(leaf) if handler is None else handler(leaf))
             except OverflowError as error:
                 raise OverflowError("An overflow was encountered while parsing an argument to a jitted computation, whose "
                                     f"argument path is {self._argument_name(index, in_tree)}. It is an argument of "
                                     f"{source.function_location(self.fun)}. {error}") from None
             except TypeError as error:
-                raise TypeError(
-                    f"Error interpreting argument to {source.function_location(self.fun)} as an abstract array. The "
-                    f"problematic value is of type {type(leaf)} and was passed to the function at path "
-                    f"{self._argument_name(index, in_tree)}. Mark it static (static_argnums, static_argnames), or "
-                    f"pass an array or a scalar. ({error})") from None
+                raise self._no_value(leaf, self._argument_name(index, in_tree), error) from None
         return tuple(avals) if not high_types.exist else tuple(high().with_states(avals, leaves))
+
+    def _no_value(self, leaf: Any, name: str, why: Any) -> TypeError:
+        return TypeError(f"Error interpreting argument to {source.function_location(self.fun)} as an abstract array. The "
+                         f"problematic value is of type {type(leaf)} and was passed to the function at path {name}. Mark it "
+                         f"static (static_argnums, static_argnames), or pass an array or a scalar. ({why})")
+
+    def _check_described(self, program: Program, leaves: list[Any]) -> bool:
+        """Whether some arguments are `ShapeDtypeStruct`s. Raises TypeError if the program reads one."""
+        if not any(isinstance(leaf, ShapeDtypeStruct) for leaf in leaves):
+            return False
+        jaxpr = program.closed.jaxpr
+        read = live_parts(jaxpr)[1][len(jaxpr.constvars):]
+        for index, leaf in enumerate(leaves):
+            if isinstance(leaf, ShapeDtypeStruct) and (read[index] or self.options.keep_unused):
+                raise self._no_value(leaf, program.debug_info.arg_name(index), f"{leaf} has no value, and the program reads it")
+        return True
 
     def _argument_name(self, index: int, in_tree: Any) -> str:
         return argument_names(self.fun, in_tree, self.options)()[index]
@@ -247,6 +264,8 @@ class Jitted:
             for leaf in leaves:
                 if isinstance(leaf, Tracer):
                     raise errors.UnexpectedTracerError(leaf)
+            if self._check_described(program, leaves):
+                leaves = [None if isinstance(leaf, ShapeDtypeStruct) else leaf for leaf in leaves]
             if program.takes_refs or program.is_high:
                 return program.out_tree.unflatten(self.call_with_values(program, leaves)), None
             if config.no_execution.value:
@@ -339,7 +358,7 @@ class Jitted:
         if ins is not None:
             leaves = constrained(leaves, ins)
         own_options = tuple(self.options.compiler_options.items()) if self.options.compiler_options else ()
-        if self.options.inline is True and said is None and not own_options:
+        if self._check_described(program, leaves) or self.options.inline is True and said is None and not own_options:
             outs = eval_jaxpr(closed.jaxpr, [], *consts, *leaves)
         else:
             of_operands, of_outs = said or (None, None)

@@ -628,10 +628,12 @@ def pcast(x, axis_name, *, to: str):
     >>> jax.make_jaxpr(f)(jax.numpy.ones(2)).eqns[0].params["jaxpr"]
     { lambda ; a:f32[2]. let b:f32[2]{V:i} = pvary[axes=('i',)] a in (b,) }
     """
+    names = _names(axis_name, "pcast")
+    if not names:  # anywhere
+        return x
     if to not in ("varying", "unreduced", "reduced"):
         raise ValueError("Got unexpected `to` value. Allowed `to` values are: {'varying', 'unreduced', 'reduced'}, got "
                          f"{to!r}")
-    names = _names(axis_name, "pcast")
     if not _over_mesh(names):
         raise ValueError(f"pcast takes axes of the mesh of a shard_map, got {names}; those are {mesh_axes()}")
     if not config.check_vma.value:

@@ -655,6 +655,15 @@ def test_unused_arguments_are_dropped_unless_kept():
         assert g(ones(2), ones(3)).tolist() == g(ones(2), ones(3)).tolist() == [2, 2]
 
 
+def test_of_what_is_not_read_a_description_is_enough():
+    sized = jit(lambda x, like: lax.mul(x, float(like.size)))
+    like = jaxlite.ShapeDtypeStruct((3,), "float32")
+    assert sized(2.0, like) == sized(2.0, like) == jit(lambda x: sized(x, like))(2.0) == 6
+    for fun in (jit(lambda x, like: (x, like)), jit(lambda x, like: x, keep_unused=True)):
+        with pytest.raises(TypeError, match="at path like"):
+            fun(2.0, like)
+
+
 # --- caches ------------------------------------------------------------------------------------------
 
 

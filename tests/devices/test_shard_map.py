@@ -315,6 +315,9 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             call()
         assert message in str(caught.value)
 
+    def test_a_cast_over_no_axes_does_nothing():
+        assert lax.pcast({"a": X}, (), to="varying")["a"] is X
+
     def test_checkify():
         mesh = Mesh(np.array(jax.devices()[:2]), ("x",))
 

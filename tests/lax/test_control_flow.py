@@ -676,6 +676,11 @@ def test_associative_scan_of_trees_along_an_axis():
     same_tree_and_values(result, {"a": want_a, "b": want_b}, rtol=1e-4)
 
 
+def test_associative_scan_takes_the_leaves_of_its_function():
+    x = np.arange(4.0, dtype=np.float32)
+    assert lax.associative_scan(lambda a, b: [a["x"] + b["x"]], {"x": x})["x"].tolist() == [0, 1, 3, 6]
+
+
 def test_associative_scan_of_bools_and_its_errors():
     x = np.array([False, True, False, False, True])
     assert lax.associative_scan(lax.bitwise_or, x).tolist() == [False, True, True, True, True]
@@ -685,7 +690,7 @@ def test_associative_scan_of_bools_and_its_errors():
         lax.associative_scan(lax.add, np.zeros(3), axis=1)
     with pytest.raises(TypeError, match="should be callable"):
         lax.associative_scan(3, np.zeros(3))
-    with pytest.raises(TypeError, match="returned the tree"):
+    with pytest.raises(ValueError, match="returned the tree"):
         lax.associative_scan(lambda a, b: (a, b), np.zeros(3))
 
 

@@ -57,9 +57,8 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
 
     def combine(a: list[Any], b: list[Any]) -> list[Any]:
         result, result_tree = tree_flatten(fn(tree_unflatten(tree, a), tree_unflatten(tree, b)))
-        if result_tree != tree:
-            raise TypeError(f"the function of associative_scan returned the tree {result_tree}, its elements are "
-                            f"{tree}")
+        if len(result) != len(leaves):  # the same leaves may come in other containers
+            raise ValueError(f"the function of associative_scan returned the tree {result_tree}, its elements are {tree}")
         return result
 
     leaves = _scan(combine, leaves, axis)

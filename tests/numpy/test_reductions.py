@@ -265,12 +265,9 @@ def test_variance_of_four_bits():
     assert jnp.nanvar(x, dtype="bfloat16") == 3.5
 
 
-def test_mean_and_deviation_without_nan_are_rounded_alike():
-    def scores(x):
-        return jnp.concatenate([x[:, None], ((x - jnp.nanmean(x)) / (jnp.nanstd(x) + 1e-10))[:, None]], -1)[0]
-
-    # One rounding, over itself or over 1e-10.
-    assert abs(jaxlite.jit(scores)(jnp.full(16, 0.6085485816))[1]) < 2
+def test_the_mean_of_a_deviation_without_nan_is_nanmean():  # so that one program rounds both alike
+    names = lambda fun: " ".join(eqn.primitive.name for eqn in jaxlite.make_jaxpr(fun)(np.ones(16, np.float32)).eqns)
+    assert names(lambda x: jnp.nanmean(x, keepdims=True)) in names(jnp.nanstd)
 
 
 def test_complex_extremes_of_equal_real_parts_have_the_gradient_of_the_one_that_is_taken():

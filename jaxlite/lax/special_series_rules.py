@@ -27,7 +27,7 @@ def_jvp(t.igammac_p, lambda g, ans, a, x: e.mul(stretch(g, ans), e.neg(t.igamma_
         lambda g, ans, a, x: e.mul(stretch(g, ans), e.neg(_gamma_density(a, x))))
 t.igamma_grad_a_p.no_jvp("its derivatives are not among the known functions; igamma is differentiable once in a")
 rules_by_parts(t.random_gamma_grad_p)
-def_elementwise(t.random_gamma_grad_p)
+def_elementwise(t.random_gamma_grad_p)  # of a batch it stays one equation
 
 # --- incomplete beta ---------------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ _COMPLEX = frozenset(
 _SEVERAL = _COMPLEX | {"sign"}  # of a complex operand they are several kernels
 _SLICES = frozenset("slice split unstack dynamic_slice".split())
 _PARTS = _SLICES | {"concatenate", "pad", "real", "imag"}
-_IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
+IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",
           "custom_vjp_call": "call_jaxpr"}
@@ -455,7 +455,7 @@ def _write_moved(values: list[_Value], found: dict[Any, str]) -> None:
     """
     slices = Counter(_cut_of(value.eqn) for value in values if value.name == "slice")
     for value in values:
-        if value.name in _IN_LIBRARY and not value.is_loop and value.eqn.invars[0].aval.dtype == "float32":
+        if value.name in IN_LIBRARY and not value.is_loop and value.eqn.invars[0].aval.dtype == "float32":
             for operand in value.operands:
                 while operand.name == "transpose" and operand.operands and len(operand.users) == 1:
                     (operand,) = operand.operands

@@ -34,15 +34,24 @@ import numpy as np
 
 from lowering.monoids import RUNNING, slides
 from lowering.passes.dce import live_parts
-from lowering.passes.fusion import COSTLY, ELEMENTWISE, FUSIBLE, LIBRARY_REDUCTION, REDUCTIONS, RUN_COST, bodies, call_body
+from lowering.passes.fusion import (
+    COSTLY,
+    ELEMENTWISE,
+    FUSIBLE,
+    IN_LIBRARY,
+    LIBRARY_REDUCTION,
+    REDUCTIONS,
+    RUN_COST,
+    bodies,
+    call_body,
+)
 
 SHORT_LOOPS = ("--unroll-threshold=75", "--vectorizer-min-trip-count=8")
 SHIFTED_LOOPS = ("--unroll-threshold=150", "--vectorizer-min-trip-count=8")
 NO_LOOPS = ("xla_cpu_disable_loop_unrolling", "--disable-lsr")
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-_IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
-_SUMS_ROWS = frozenset((*_IN_LIBRARY, "dot_general"))
+_SUMS_ROWS = frozenset((*IN_LIBRARY, "dot_general"))
 _IN_LONG_LOOPS = ELEMENTWISE | _SUMS_ROWS | frozenset(
     "broadcast_in_dim reshape squeeze slice dynamic_slice concatenate stack iota empty copy bitcast_convert_type stop_gradient "
     "name".split())
@@ -314,7 +323,7 @@ def _reduces_across_rows(eqn: Any, in_loop: bool) -> bool:
     aval = eqn.invars[0].aval
     if _is_of_library_reductions(eqn):
         return False
-    in_library = name in _IN_LIBRARY and aval.dtype.kind in "fV" and not (name == "reduce_sum" and aval.dtype == np.float16)
+    in_library = name in IN_LIBRARY and aval.dtype.kind in "fV" and not (name == "reduce_sum" and aval.dtype == np.float16)
     is_by_xla = not in_library or in_loop and aval.size < LIBRARY_REDUCTION
     if not is_by_xla or aval.size <= _FEW and not in_loop:
         return False

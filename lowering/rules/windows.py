@@ -186,8 +186,7 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
         else:
             working, wide = dtype, _accumulator(name, dtype)
         run = _Run(axis, reverse, combination, start, working, wide)
-        is_long = (is_static and size >= (_LONG if rows == 1 else _LONGER) and rows < _SEGMENTS
-                   and not _are_far(rows * _SEGMENTS, size // _SEGMENTS * working.itemsize))
+        is_long = is_static and rows < _SEGMENTS and _pays_in_segments(shape, axis, working.itemsize)
         given = x
         if ctx.builder.is_split:  # or elements would be sent around at each step of the loop
             x = ctx.builder.meshes.whole_along(ctx, x, axis)
@@ -260,6 +259,14 @@ def _in_segments(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
     _, values = _by_loop(ctx, x, split, run, _cast(ctx, starts, starts_shape, wide, run.wide))
     values = ctx.value("stablehlo.reshape", [values], full, run.dtype)
     return pad(ctx, values, neutral, full, padding, run.dtype, -1)
+
+
+def _pays_in_segments(shape: Sequence[int], axis: int, itemsize: int) -> bool:
+    """Whether an axis is long enough for two loops. Neighbours in memory that are added up together are fast in one."""
+    rows, size = math.prod(shape[:axis]), shape[axis]
+    if rows > 1 and size < _LONGER or size < _LONG or math.prod(shape[axis + 1:]) > 1:
+        return False
+    return not _are_far(rows * _SEGMENTS, size // _SEGMENTS * itemsize)
 
 
 def _pays_in_loop(size: int) -> bool:

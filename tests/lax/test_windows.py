@@ -213,7 +213,7 @@ def test_long_axes(name, shape, axis, dtype, rng):
 @pytest.mark.parametrize("shape, axis, loops", [((1000, 64), 1, 2), ((7, 50), 1, 1), ((8, 64, 64), 2, 2), ((256, 64, 2), 1, 2),
                                                 ((50, 2000), 0, 1), ((2, 50, 20), 1, 1), ((1, 4000, 20), 1, 1),
                                                 ((200, 64), 1, 2), ((5000,), 0, 2), ((4, 5000), 1, 1), ((4, 20000), 1, 2),
-                                                ((4, 16384), 1, 1)])
+                                                ((4, 16384), 1, 1), ((20000, 4), 0, 1)])
 def test_totals_are_those_of_a_few_rows_after_a_few_or_of_segments_of_long_ones(shape, axis, loops):
     text = jaxlite.jit(lambda x: lax.cumsum(x, axis)).lower(jaxlite.ShapeDtypeStruct(shape, f32)).as_text()
     assert text.count("stablehlo.while") == loops

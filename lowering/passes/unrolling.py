@@ -26,7 +26,7 @@ it has nothing to do. docs/fusion.md has the measurements.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ml_dtypes
@@ -93,56 +93,101 @@ _TURNS = 16  # of a loop, where it is not known
 
 def options(jaxpr: Any) -> tuple[str, ...]:
     """Flags of XLA and LLVM for a program, and for the programs in its equations: none, or one of the three lists above."""
-    operations = in_short_rows = in_few_vectors = in_products = in_equal_rows = across_rows = shifted = started = not_long = 0.0
-    turned, work, repeated, costly = _turned_rows(jaxpr, {}), dict[Any, float](), set[Any](), set[Any]()
-    stacks = False
-    for eqn, turns in equations(jaxpr):
-        in_loop = turns > 1
-        is_across = _reduces_across_rows(eqn, in_loop)
-        if _updates_one_position(eqn) or is_across and not in_loop:
-            return ()
-        stacks = stacks or eqn.primitive.name == "scan" and len(eqn.outvars) > eqn.params["num_carry"]
-        if not eqn.outvars or call_body(eqn) is not None or bodies(eqn):
-            continue
-        name, out = eqn.primitive.name, eqn.outvars[0].aval
-        cost, row = _cost(eqn), turned.get(eqn.outvars[0], _row(out))
-        done = cost * getattr(out, "size", 1) * turns
-        operations += done
-        is_slow = row in _SHORT_ROWS and name in ELEMENTWISE and (cost >= _COSTLY or row <= _SHORTEST_ROW)
-        if is_slow or name in _TWO_WAYS and row in _TWO_WAY_ROWS:
-            in_short_rows += done
-        elif name == "log1p" and in_loop and row in _FEW_VECTORS:
-            in_few_vectors += done
-        if name in ELEMENTWISE and cost >= _COSTLY:
-            costly.add(eqn.outvars[0])
-        if (is_across or _reduces_pairs(eqn) or _slides_across_rows(eqn, in_loop) or _rounds_steps(eqn)
-                or _sums_half_vectors(eqn, costly) or _reads_columns(eqn)
-                or name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW
-                or name == "cholesky" and row in _FACTORED_ROW):
-            across_rows += eqn.invars[0].aval.size * turns
-        if name == "dot_general":
-            in_products += turns * _products(eqn) / _PRODUCTS
-        if in_loop and _repeats_rows(eqn):
-            not_long += out.size * turns * _REPEATING
-            in_equal_rows += out.size * turns if row in _MANY_VECTORS else 0
-        in_equal_rows += turns * _repeated_work(eqn, cost, work)
-        if _shifts(eqn):
-            shifted += done
-        if _starts_rows(eqn):
-            started += done
-        if _joins_rows(eqn, repeated):
-            not_long += out.size * turns
-        if not _is_long(eqn, in_loop):
-            not_long += cost * turns * max([getattr(atom.aval, "size", 1) for atom in (*eqn.invars, *eqn.outvars)])
-    every = operations + in_products
-    if not stacks:  # what is kept of each turn is computed in loops that LLVM would unroll as a whole
-        in_short_rows += in_few_vectors
-    if (in_short_rows > max(_LEAST, _SHARE * operations) or in_equal_rows > max(_LEAST, _EQUAL_SHARE * every)
-            or across_rows > _ACROSS_SHARE * every or started > _ACROSS_SHARE * every):
+    program = list(equations(jaxpr))
+    if any(_updates_one_position(eqn) or turns <= 1 and _reduces_across_rows(eqn, False) for eqn, turns in program):
         return ()
-    if shifted > _LITTLE * every:
+    sums, values = dict.fromkeys(_SUMS, 0.0), _Values(jaxpr)
+    for eqn, turns in program:
+        if eqn.outvars and call_body(eqn) is None and not bodies(eqn):
+            step = _Step(eqn, turns, values)
+            for name, part in _SUMS.items():
+                sums[name] += part(step)
+    every = sums["operations"] + sums["in products"]
+    # What is kept of each turn is computed in loops that LLVM would unroll as a whole.
+    few_vectors = 0.0 if any(_keeps_turns(eqn) for eqn, _ in program) else sums["in few vectors"]
+    if (sums["in short rows"] + few_vectors > max(_LEAST, _SHARE * sums["operations"])
+            or sums["in equal rows"] > max(_LEAST, _EQUAL_SHARE * every)
+            or sums["in rows to unroll"] > _ACROSS_SHARE * every or sums["starting rows"] > _ACROSS_SHARE * every):
+        return ()
+    if sums["shifting"] > _LITTLE * every:
         return () if _times_shifted(jaxpr, (0,) * len(jaxpr.invars), {})[0] >= _SHIFTED_AGAIN else SHIFTED_LOOPS
-    return NO_LOOPS if not_long <= _LITTLE * every else SHORT_LOOPS
+    return NO_LOOPS if sums["not in long loops"] <= _LITTLE * every else SHORT_LOOPS
+
+
+class _Values:
+    """What is known of the values of a program, for the equations that read them."""
+
+    __slots__ = ("rows", "work", "repeated", "costly")
+
+    def __init__(self, jaxpr: Any):
+        self.rows = _turned_rows(jaxpr, {})
+        self.work: dict[Any, float] = {}  # operations for an element of a row that may be computed again
+        self.repeated: set[Any] = set()  # computed by repeating a smaller array
+        self.costly: set[Any] = set()  # results of costly functions
+
+
+class _Step:
+    """An equation without programs in it, and what the sums ask of it: the first result, its rows, what an element costs."""
+
+    __slots__ = ("eqn", "name", "out", "row", "cost", "turns", "in_loop", "done", "is_costly", "values")
+
+    def __init__(self, eqn: Any, turns: int, values: _Values):
+        self.eqn, self.name, self.out = eqn, eqn.primitive.name, eqn.outvars[0].aval
+        self.row, self.cost = values.rows.get(eqn.outvars[0], _row(self.out)), _cost(eqn)
+        self.turns, self.in_loop, self.values = turns, turns > 1, values
+        self.done = self.cost * getattr(self.out, "size", 1) * turns  # operations
+        self.is_costly = self.name in ELEMENTWISE and self.cost >= _COSTLY
+        if self.is_costly:
+            values.costly.add(eqn.outvars[0])
+
+
+def _is_in_short_rows(step: _Step) -> bool:
+    """Whether it computes short rows by costly functions, or the shortest by any."""
+    if step.name in _TWO_WAYS and step.row in _TWO_WAY_ROWS:
+        return True
+    return step.row in _SHORT_ROWS and step.name in ELEMENTWISE and (step.is_costly or step.row <= _SHORTEST_ROW)
+
+
+def _is_in_rows_to_unroll(step: _Step) -> bool:
+    """Whether it moves or reduces rows that are slow unless LLVM unrolls them, whatever it costs to compute them."""
+    eqn = step.eqn
+    return (_reduces_across_rows(eqn, step.in_loop) or _reduces_pairs(eqn) or _slides_across_rows(eqn, step.in_loop)
+            or _rounds_steps(eqn) or _sums_half_vectors(eqn, step.values.costly) or _reads_columns(eqn)
+            or step.name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW
+            or step.name == "cholesky" and step.row in _FACTORED_ROW)
+
+
+def _in_equal_rows(step: _Step) -> float:
+    repeats = step.in_loop and step.row in _MANY_VECTORS and _repeats_rows(step.eqn)
+    return step.turns * ((step.out.size if repeats else 0) + _repeated_work(step.eqn, step.cost, step.values.work))
+
+
+def _not_in_long_loops(step: _Step) -> float:
+    found = _REPEATING * step.out.size if step.in_loop and _repeats_rows(step.eqn) else 0.0
+    if _joins_rows(step.eqn, step.values.repeated):
+        found += step.out.size
+    if not _is_long(step.eqn, step.in_loop):
+        found += step.cost * max([getattr(atom.aval, "size", 1) for atom in (*step.eqn.invars, *step.eqn.outvars)])
+    return found * step.turns
+
+
+# The operations of a program that are added up, and how many of them an equation has.
+_SUMS: dict[str, Callable[[_Step], float]] = {
+    "operations": lambda step: step.done,
+    "in products": lambda step: step.turns * _products(step.eqn) / _PRODUCTS if step.name == "dot_general" else 0.0,
+    "in short rows": lambda step: step.done if _is_in_short_rows(step) else 0.0,
+    "in few vectors": lambda step: step.done if step.name == "log1p" and step.in_loop and step.row in _FEW_VECTORS else 0.0,
+    "in equal rows": _in_equal_rows,
+    "in rows to unroll": lambda step: step.turns * step.eqn.invars[0].aval.size if _is_in_rows_to_unroll(step) else 0.0,
+    "shifting": lambda step: step.done if _shifts(step.eqn) else 0.0,
+    "starting rows": lambda step: step.done if _starts_rows(step.eqn) else 0.0,
+    "not in long loops": _not_in_long_loops,
+}
+
+
+def _keeps_turns(eqn: Any) -> bool:
+    """Whether it is a loop that keeps what each turn gives."""
+    return eqn.primitive.name == "scan" and len(eqn.outvars) > eqn.params["num_carry"]
 
 
 def _is_long(eqn: Any, in_loop: bool) -> bool:

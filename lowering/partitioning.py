@@ -216,6 +216,14 @@ class Meshes:
         found[partitions.ravel()] = np.indices(partitions.shape)[axis].ravel()
         return found
 
+    def strides(self) -> dict[Any, tuple[int, int]]:
+        """For each axis how far the numbers of neighbouring partitions are apart, and its size; nothing unless the program is
+        written for one partition along all axes, in their order."""
+        if not self.is_manual or self.has_free_axes() or np.any(np.diff(self._partitions().ravel()) != 1):
+            return {}
+        sizes = self.manual_mesh.axis_sizes
+        return {name: (math.prod(sizes[axis + 1:]), sizes[axis]) for axis, name in enumerate(self.manual_mesh.axis_names)}
+
     def on_each(self, ctx: Any, operands: Sequence[Any], types: list[Any],
                 emit: Callable[[Any, Sequence[Any]], list[Any]]) -> list[Any]:
         """What XLA can do only where all axes are manual: for as long as it takes, they are. All along the free axes get the

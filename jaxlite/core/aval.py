@@ -448,7 +448,8 @@ def says_something(spec: Any) -> bool:
 
 def is_cut(aval: Any) -> bool:
     """Whether an array is more than whole everywhere on the explicit axes of a mesh."""
-    return aval.layout is not None and says_something(aval.layout.spec)
+    layout = getattr(aval, "layout", None)  # Refs and tokens have none
+    return layout is not None and says_something(layout.spec)
 
 
 def kept_layout(layout: Any) -> Any:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,9 @@ class MosaicKernel(Kernel):
     functions = _FUNCTIONS
     library: dict[str, str] = {}
     axes: Sequence[int] = ()  # of the grid, as the kernel counts them
+    mesh_axes: Mapping[Any, tuple[int, int]] = {}  # by name: the distance of neighbours along it, and its size
+    communicates = False  # with other devices
+    has_barrier = False
 
     @staticmethod
     def check(shape: Sequence[int]) -> None:
@@ -108,6 +111,8 @@ class MosaicKernel(Kernel):
         return self.iota((size,), 0)
 
     def iota(self, shape: Sequence[int], axis: int) -> Value:
+        if len(shape) == 1:  # Mosaic has them with two axes or more
+            return self.reshape(self.iota((1, *shape), 1), shape)
         return self.op(f"tpu.iota {{dimensions = array<i32: {axis}>}} : {self.type_of(shape, 'i32')}", shape, np.int32)
 
     def index(self, value: Any) -> str:
@@ -123,9 +128,48 @@ class MosaicKernel(Kernel):
 # --- Refs --------------------------------------------------------------------------------------------
 
 
-def _access(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> tuple[str, tuple[int, ...], tuple[int, ...], str]:
-    """The indices of a part's start, its extent along all axes, the shape without those that have one index, and the steps
-    along all axes, '' if they are one."""
+def part(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> Window:
+    """The part of a Ref that transforms select, as a Ref."""
+    ref, transforms = _viewed(k, ref, transforms)
+    found, arrays, _, _ = part_of(ref, transforms)
+    if arrays or any(axis.step != 1 for axis in found.axes):
+        raise LoweringError("parts that integer arrays or steps select are not copied, nor seen in another shape or dtype, in "
+                            "the Pallas Mosaic TPU lowering")
+    sizes = [1 if axis.size is None else axis.size for axis in found.axes]
+    starts = [start_of(k, axis.start, np.dtype(np.int32)) for axis in found.axes]
+    seen = [size for size, axis in zip(sizes, found.axes, strict=True) if axis.size is not None]
+    if any(not isinstance(start, int) or start for start in starts) or list(ref.shape) != sizes:
+        places = [k.constant(start, np.int32) if isinstance(start, int) else start for start in starts]
+        ref = _made(k, f"tpu.memref_slice {ref.name}[{', '.join(each.name for each in places)}]", ref, sizes)
+    return _made(k, f"tpu.memref_squeeze {ref.name}", ref, seen) if len(seen) < len(sizes) else ref
+
+
+def _made(k: MosaicKernel, operation: str, ref: Window, shape: Sequence[int], dtype: Any = None) -> Window:
+    """The Ref that an operation on a Ref gives."""
+    dtype = ref.dtype if dtype is None else np.dtype(dtype)
+    element = ref.element if dtype == ref.dtype else scalar_text(dtype)
+    axes = tuple(Axis(0, size, 1, 1, None) for size in shape)
+    made = replace(ref, name=k.fresh(), shape=tuple(shape), dtype=dtype, element=element, axes=axes)
+    k.line(f"{made.name} = {operation} : {ref.type} -> {made.type}")
+    return made
+
+
+def _viewed(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> tuple[Window, Sequence[Any]]:
+    """The same part of a Ref by indices alone."""
+    for place, each in enumerate(transforms):
+        if not hasattr(each, "indices"):
+            ref = part(k, ref, transforms[:place])
+            operation = "memref_bitcast" if hasattr(each, "dtype") else "memref_reshape"
+            ref = _made(k, f"tpu.{operation} {ref.name}", ref, each.shape, getattr(each, "dtype", None))
+            return _viewed(k, ref, transforms[place + 1:])
+    return ref, transforms
+
+
+def _access(k: MosaicKernel, ref: Window, transforms: Sequence[Any],
+            ) -> tuple[Window, str, tuple[int, ...], tuple[int, ...], str]:
+    """The Ref, the indices of a part's start, its extent along all axes, the shape without those that have one index, and the
+    steps along all axes, '' if they are one."""
+    ref, transforms = _viewed(k, ref, transforms)
     if ref.space not in ("vmem", "smem"):
         raise LoweringError(f"a Ref in the memory space {ref.space!r} is not read and written: copy it to VMEM, with "
                             "pallas.tpu.async_copy or emit_pipeline")
@@ -136,11 +180,11 @@ def _access(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> tuple[st
     strides = f" {{strides = array<i32: {', '.join(map(str, steps))}>}}" if any(step != 1 for step in steps) else ""
     places = [k.index(start_of(k, axis.start, np.dtype(np.int32))) for axis in found.axes]
     whole = tuple(1 if axis.size is None else axis.size for axis in found.axes)
-    return ", ".join(places), whole, tuple(axis.size for axis in found.axes if axis.size is not None), strides
+    return ref, ", ".join(places), whole, tuple(axis.size for axis in found.axes if axis.size is not None), strides
 
 
 def _load(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> Value:
-    places, whole, shape, strides = _access(k, ref, transforms)
+    ref, places, whole, shape, strides = _access(k, ref, transforms)
     if ref.space == "smem":
         if shape:
             raise LoweringError("the memory of scalars (SMEM) is read one element at a time in the Pallas Mosaic TPU lowering")
@@ -151,14 +195,14 @@ def _load(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> Value:
 
 
 def _store(k: MosaicKernel, ref: Window, transforms: Sequence[Any], value: Value, mask: Value | None = None) -> None:
-    places, whole, shape, strides = _access(k, ref, transforms)
+    if mask is not None:
+        value = triton_rules.select(k, mask, value, _load(k, ref, transforms))
+    ref, places, whole, shape, strides = _access(k, ref, transforms)
     if ref.space == "smem":
         if shape:
             raise LoweringError("the memory of scalars (SMEM) takes one element at a time in the Pallas Mosaic TPU lowering")
         k.line(f"memref.store {value.name}, {ref.name}[{places}] : {ref.type}")
         return
-    if mask is not None:
-        value = triton_rules.select(k, mask, value, _load(k, ref, transforms))
     value = k.reshape(k.broadcast(value, shape), whole)
     if strides:
         k.line(f"tpu.strided_store {ref.name}[{places}], {value.name}{strides} : {ref.type}, {k.type(value)}")
@@ -257,7 +301,7 @@ _TRACED = -1 << 63  # the number of steps along an axis is an operand
 
 def _space(aval_space: Any) -> str:
     word = str(aval_space)
-    return {"default": "vmem", "None": "any", "hbm": "any"}.get(word, word)
+    return {"default": "vmem", "None": "any"}.get(word, word)
 
 
 def window(name: str, shape: Sequence[int], seen: Sequence[bool], dtype: Any, memory_space: Any) -> Window:
@@ -265,7 +309,7 @@ def window(name: str, shape: Sequence[int], seen: Sequence[bool], dtype: Any, me
     space = _space(memory_space)
     if dtype.kind == "b":
         raise LoweringError("Refs of booleans are not supported in the Pallas Mosaic TPU lowering: store integers")
-    if space not in ("vmem", "smem", "any", "semaphore_mem"):
+    if space not in ("vmem", "smem", "any", "hbm", "semaphore_mem"):
         raise LoweringError(f"Refs in the memory space {space!r} are not supported in the Pallas Mosaic TPU lowering")
     if not shape and space == "vmem":
         raise LoweringError("on a TPU a Ref without axes must be in SMEM: give it BlockSpec(memory_space=pallas.tpu.SMEM)")
@@ -276,12 +320,17 @@ def window(name: str, shape: Sequence[int], seen: Sequence[bool], dtype: Any, me
     return Window(name, dtype, axes, False, tuple(shape), element, space)
 
 
-def module_text(jaxpr: Any, mapping: Any, compiler_params: Any) -> str:
-    """The module of a kernel. Raises: LoweringError for what has no counterpart."""
+def module_text(name: str, jaxpr: Any, mapping: Any, compiler_params: Any,
+                mesh_axes: Mapping[Any, tuple[int, int]]) -> tuple[str, MosaicKernel]:
+    """The module of a kernel. Raises: LoweringError for what has no counterpart.
+
+    Args: `mesh_axes` along which the program is written for one device: of each the distance of neighbours, and its size.
+    """
     grid = [_TRACED if size is None else int(size) for size in mapping.grid] or [1]
     names = [f"%i{axis}" for axis in range(len(grid))]
     k = MosaicKernel()
-    ids = [Value(name, (), np.dtype(np.int32)) for name in names]
+    k.mesh_axes = mesh_axes
+    ids = [Value(each, (), np.dtype(np.int32)) for each in names]
     k.axes = list(mapping.kernel_axes)
     k.ids = [ids[axis] for axis in mapping.kernel_axes]
     k.sizes = [grid[axis] for axis in mapping.kernel_axes]
@@ -293,26 +342,31 @@ def module_text(jaxpr: Any, mapping: Any, compiler_params: Any) -> str:
             raise LoweringError(f"the block of {block.origin} has a dimension that the Pallas Mosaic TPU lowering does not "
                                 f"support: {block.block_shape}")
         seen = [type(dim).__name__ != "Squeezed" for dim in block.block_shape]
-        whole = _space(block.memory_space) == "any"  # the kernel gets the whole array in its memory
+        whole = _space(block.memory_space) in ("any", "hbm")  # the kernel gets the whole array in its memory
         sizes = block.array_aval.shape if whole else block.sizes
         blocks.append(window(f"%b{place}", sizes, seen, np.dtype(block.array_aval.dtype), block.memory_space))
         bounds = f"array<i64: {', '.join(map(str, sizes))}>"
-        windows.append("{}" if whole else f"{{transform_indices = @transform_{place}, window_bounds = {bounds}{_kind(block)}}}")
+        windows.append("{}" if whole else f"{{transform_indices = @transform_{place}, window_bounds = {bounds}{_kind(block)}"
+                       f"{_buffers(block)}}}")
         functions.append(_place(place, block, names, ids[:len(mapping.grid)], scalars))
     scratch = [window(f"%m{place}", aval.shape, [True] * len(aval.shape), np.dtype(aval.dtype), aval.memory_space)
                for place, aval in enumerate(mapping.scratch_avals)]
     k.program(jaxpr, [*scalars, *blocks, *scratch])
-    arguments = ", ".join([*(f"{name}: i32" for name in names), *(f"{each.name}: {each.type}" for each in (
+    arguments = ", ".join([*(f"{each}: i32" for each in names), *(f"{each.name}: {each.type}" for each in (
         *scalars, *blocks, *scratch))])
-    given = getattr(compiler_params, "dimension_semantics", None) or ["arbitrary"] * len(grid)
+    batch = len(mapping.vmapped_dims)  # they come first
+    given = getattr(compiler_params, "dimension_semantics", None) or ["arbitrary"] * (len(grid) - batch)
     words = [getattr(each, "value", each) for each in given]
-    semantics = ", ".join(f"#tpu.dimension_semantics<{word}>" for word in ["arbitrary"] * (len(grid) - len(words)) + words)
+    words = ["parallel"] * batch + ["arbitrary"] * (len(grid) - batch - len(words)) + words
+    semantics = ", ".join(f"#tpu.dimension_semantics<{word}>" for word in words)
     lines = "\n".join(f"    {line}" for line in k.lines)
-    return (f"module {{\n  func.func @main({arguments}) attributes {{dimension_semantics = [{semantics}], iteration_bounds = "
-            f"array<i64: {', '.join(map(str, grid))}>, scalar_prefetch = {len(scalars)} : i64, scratch_operands = "
-            f"{len(scratch)} : i64, tpu.core_type = #tpu.core_type<tc>, window_params = [{', '.join(windows)}]}} {{\n"
+    text = (f"module @{name} {{\n  func.func @{name}({arguments}) attributes "
+            f"{{dimension_semantics = [{semantics}], iteration_bounds = array<i64: {', '.join(map(str, grid))}>, "
+            f"scalar_prefetch = {len(scalars)} : i64, scratch_operands = {len(scratch)} : i64, "
+            f"tpu.core_type = #tpu.core_type<tc>, window_params = [{', '.join(windows)}]}} {{\n"
             f"{lines}\n    return\n  }}\n"
             + "".join(functions) + "}\n")
+    return text, k
 
 
 def _kind(block: Any) -> str:
@@ -326,6 +380,12 @@ def _kind(block: Any) -> str:
     return f", window_kind = #tpu.element_window<{low}, {high}>"
 
 
+def _buffers(block: Any) -> str:
+    """Whether a window has one buffer or two; Mosaic has no more."""
+    word = {1: "synchronous", 2: "double_buffered"}.get(getattr(block.pipeline_mode, "buffer_count", 0))
+    return f", pipeline_mode = #tpu.pipeline_mode<{word}>" if word else ""
+
+
 def _place(number: int, block: Any, names: Sequence[str], ids: Sequence[Value], scalars: Sequence[Window]) -> str:
     """The function that gives the place of a block."""
     k = MosaicKernel()
@@ -337,11 +397,42 @@ def _place(number: int, block: Any, names: Sequence[str], ids: Sequence[Value], 
     return f"  func.func @transform_{number}({arguments}) -> ({types}) {{\n{lines}    return {returns}\n  }}\n"
 
 
-def call_config(text: str, compiler_params: Any) -> str:
-    """What the custom call carries: the module, serialized, and hints."""
+_PASSED_ON = ("allow_input_fusion", "internal_scratch_in_bytes", "collective_id", "serialization_format")
+_IF_NOT_DEFAULT = {"disable_bounds_checks": False, "disable_semaphore_checks": False, "skip_device_barrier": False,
+                   "shape_invariant_numerics": True}
+
+
+def call_config(text: str, kernel: MosaicKernel, params: Any, cost: Any) -> str:
+    """What the custom call carries: the module, serialized, and hints.
+
+    Raises: ValueError for a barrier without `collective_id`, the reverse, or a flag that is no number.
+    """
+    def of(name: str, default: Any = None) -> Any:
+        return getattr(params, name, default)
+
+    if kernel.has_barrier != (of("collective_id") is not None) and (
+            kernel.has_barrier or not of("allow_collective_id_without_custom_barrier")):
+        raise ValueError("CompilerParams.collective_id is given if the kernel uses get_barrier_semaphore, and only then; got "
+                         f"{of('collective_id')}")
     config: dict[str, Any] = {"body": base64.b64encode(xla.mosaic_bytes(text)).decode(), "needs_layout_passes": True,
                               "serialization_format": 1}
-    limit = getattr(compiler_params, "vmem_limit_bytes", None)
-    if limit is not None:
-        config["scoped_memory_configs"] = [{"memory_space": 1, "offset": 0, "size": limit}]
-    return json.dumps({"custom_call_config": config})
+    config |= {name: of(name) for name in _PASSED_ON if of(name) is not None}
+    config |= {name: of(name) for name, default in _IF_NOT_DEFAULT.items() if of(name, default) != default}
+    if kernel.communicates or kernel.has_barrier:
+        config["has_communication"] = True
+    if cost is not None:
+        config["cost_estimate"] = {name: int(getattr(cost, name)) for name in (
+            "flops", "transcendentals", "bytes_accessed", "remote_bytes_transferred")}
+    whole: dict[str, Any] = {"custom_call_config": config}
+    if of("vmem_limit_bytes") is not None:
+        whole["scoped_memory_configs"] = [{"memory_space": 1, "offset": 0, "size": of("vmem_limit_bytes")}]
+    if of("flags"):
+        whole["flag_configs"] = [{"flag_type": name, "value": _flag(name, value)} for name, value in of("flags").items()]
+    return json.dumps(whole)
+
+
+def _flag(name: str, value: Any) -> dict[str, Any]:
+    for kind, word in ((bool, "boolean_value"), (int, "integer_value"), (float, "double_value")):
+        if isinstance(value, kind):
+            return {word: value}
+    raise ValueError(f"CompilerParams.flags: {name!r} is a bool, an int or a float, got {value!r}")

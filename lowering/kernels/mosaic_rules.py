@@ -11,36 +11,13 @@ from typing import Any
 import numpy as np
 
 from lowering.kernels import triton_math, triton_rules
-from lowering.kernels.mosaic import MosaicKernel, Window, lowers, reduction, window
-from lowering.kernels.triton import Value, part_of, scalar_text, start_of
+from lowering.kernels.mosaic import MosaicKernel, Window, lowers, part, reduction, window
+from lowering.kernels.triton import Value, scalar_text
 from lowering.module import LoweringError
 
 _INT32 = np.dtype(np.int32)
 
-# --- parts of memory ---------------------------------------------------------------------------------
-
-
-def _part(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> tuple[str, str]:
-    """The name and the type of the part of a Ref that transforms select."""
-    found, arrays, _, _ = part_of(ref, transforms)
-    if arrays or any(axis.step != 1 for axis in found.axes):
-        raise LoweringError("copies of parts that integer arrays or steps select are not supported in the Pallas Mosaic TPU "
-                            "lowering")
-    name, text = ref.name, ref.type
-    sizes = [1 if axis.size is None else axis.size for axis in found.axes]
-    starts = [start_of(k, axis.start, _INT32) for axis in found.axes]
-    if any(not isinstance(start, int) or start for start in starts) or list(ref.shape) != sizes:
-        places = [k.constant(start, _INT32) if isinstance(start, int) else start for start in starts]
-        target = ref.type_with(sizes)
-        made = k.fresh()
-        k.line(f"{made} = tpu.memref_slice {name}[{', '.join(each.name for each in places)}] : {text} -> {target}")
-        name, text = made, target
-    seen = [size for size, axis in zip(sizes, found.axes, strict=True) if axis.size is not None]
-    if len(seen) < len(sizes):
-        made, target = k.fresh(), ref.type_with(seen)
-        k.line(f"{made} = tpu.memref_squeeze {name} : {text} -> {target}")
-        name, text = made, target
-    return name, text
+# --- memory ------------------------------------------------------------------------------------------
 
 
 @lowers("run_scoped")
@@ -69,10 +46,11 @@ def _number(k: MosaicKernel, value: Any) -> Value:
 @lowers("semaphore_signal")
 def _signal(k: MosaicKernel, eqn: Any, ref: Window, *leaves: Any, args_tree: Any) -> Any:
     transforms, inc, device, core = args_tree.unflatten(leaves)
-    name, text = _part(k, ref, transforms)
+    ref = part(k, ref, transforms)
     where = "" if device is None else f" device_id {_number(k, device).name}"
+    k.communicates |= device is not None
     where += "" if core is None else f" core_id {_number(k, core).name}"
-    k.line(f"tpu.sem_signal {name}, {_number(k, inc).name}{where} : {text}")
+    k.line(f"tpu.sem_signal {ref.name}, {_number(k, inc).name}{where} : {ref.type}")
     return []
 
 
@@ -81,26 +59,27 @@ def _wait(k: MosaicKernel, eqn: Any, ref: Window, *leaves: Any, args_tree: Any, 
     if not decrement:
         raise LoweringError("semaphore_wait with decrement=False is not supported in the Pallas Mosaic TPU lowering")
     transforms, value = args_tree.unflatten(leaves)
-    name, text = _part(k, ref, transforms)
-    k.line(f"tpu.sem_wait {name}, {_number(k, value).name} : {text}")
+    ref = part(k, ref, transforms)
+    k.line(f"tpu.sem_wait {ref.name}, {_number(k, value).name} : {ref.type}")
     return []
 
 
 @lowers("semaphore_read")
 def _read(k: MosaicKernel, eqn: Any, ref: Window, *leaves: Any, args_tree: Any) -> Any:
-    name, text = _part(k, ref, args_tree.unflatten(leaves)[0])
-    return k.op(f"tpu.sem_read {name} : {text} -> i32", (), _INT32)
+    ref = part(k, ref, args_tree.unflatten(leaves)[0])
+    return k.op(f"tpu.sem_read {ref.name} : {ref.type} -> i32", (), _INT32)
 
 
 @lowers("get_barrier_semaphore")
 def _barrier_semaphore(k: MosaicKernel, eqn: Any) -> Any:
+    k.has_barrier = True
     ref = window(k.fresh(), (), [], _INT32, eqn.outvars[0].aval.memory_space)
     k.line(f"{ref.name} = tpu.sem_barrier : {ref.type}")
     return ref
 
 
-def _named(parts: Sequence[tuple[str, str]], words: Sequence[str]) -> str:
-    return " ".join(f"{word}({name} : {text})" for word, (name, text) in zip(words, parts, strict=True))
+def _named(parts: Sequence[Window], words: Sequence[str]) -> str:
+    return " ".join(f"{word}({each.name} : {each.type})" for word, each in zip(words, parts, strict=True))
 
 
 @lowers("dma_start")
@@ -108,12 +87,13 @@ def _start(k: MosaicKernel, eqn: Any, *operands: Any, args_tree: Any, count: int
     if add:
         raise LoweringError("copies that add are not supported in the Pallas Mosaic TPU lowering")
     transforms, device = args_tree.unflatten(operands[count:])
-    source, target, *semaphores = [_part(k, ref, each) for ref, each in zip(operands[:count], transforms, strict=True)]
+    source, target, *semaphores = [part(k, ref, each) for ref, each in zip(operands[:count], transforms, strict=True)]
     text = _named([source, target], ("source", "target"))
     if len(semaphores) == 2:
         text += " " + _named([semaphores[1]], ("source_semaphore",))
     text += " " + _named([semaphores[0]], ("target_semaphore",))
     text += "" if device is None else f" device_id({_number(k, device).name})"
+    k.communicates |= device is not None
     k.line(f"tpu.enqueue_dma {text}" + (f" {{priority = {priority} : i32}}" if priority else ""))
     return []
 
@@ -121,9 +101,19 @@ def _start(k: MosaicKernel, eqn: Any, *operands: Any, args_tree: Any, count: int
 @lowers("dma_wait")
 def _dma_wait(k: MosaicKernel, eqn: Any, *operands: Any, args_tree: Any, count: int) -> Any:
     transforms, _ = args_tree.unflatten(operands[count:])
-    source, target, semaphore = [_part(k, ref, each) for ref, each in zip(operands[:count], transforms, strict=True)]
+    source, target, semaphore = [part(k, ref, each) for ref, each in zip(operands[:count], transforms, strict=True)]
     k.line(f"tpu.wait_dma2 {_named([semaphore, source, target], ('semaphore', 'src', 'dst'))}")
     return []
+
+
+@lowers("axis_index")
+def _axis_index(k: MosaicKernel, eqn: Any, *, axis_name: Any) -> Any:
+    if axis_name not in k.mesh_axes:
+        raise LoweringError(f"the kernel asks for its place along the axis {axis_name!r}: in the Pallas Mosaic TPU lowering it "
+                            "is inside a shard_map over all axes of the mesh, whose devices are in the order of the program's")
+    stride, size = k.mesh_axes[axis_name]
+    number = k.op("tpu.device_id : i32", (), _INT32)
+    return k.binary("arith.remui", k.binary("arith.divui", number, k.constant(stride, _INT32)), k.constant(size, _INT32))
 
 
 @lowers("delay")

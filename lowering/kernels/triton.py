@@ -294,8 +294,6 @@ def part_of(ref: Ref, transforms: Sequence[Any]) -> tuple[Ref, list[Value | None
     for each in transforms:
         if arrays:
             raise LoweringError("a part of a Ref that integer arrays select has no parts in the Pallas Triton lowering")
-        if not hasattr(each, "indices"):
-            raise LoweringError(f"a Ref that is seen in another shape or dtype, {each.text()}, is not in this lowering")
         axes = list(ref.axes)
         visible = [place for place, axis in enumerate(axes) if axis.size is not None]
         ints = [index for index, one in enumerate(each.indices) if not hasattr(one, "stride")]
@@ -340,8 +338,61 @@ def _plus(k: Kernel, x: Any, y: Any, dtype: Any) -> Any:
     return k.binary("arith.addi", k.broadcast(x, shape), k.broadcast(y, shape))
 
 
+@dataclass(frozen=True)
+class _Places:
+    """An index of a Ref that has the places along each axis."""
+
+    indices: tuple[Any, ...]
+    int_indexer_shape: tuple[int, ...]
+
+
+def viewed(k: Kernel, ref: Ref, transforms: Sequence[Any]) -> tuple[Ref, Sequence[Any]]:
+    """The same part of a Ref by indices alone. The place of an element in another shape gives its place in the Ref's own."""
+    last = max((place for place, each in enumerate(transforms) if not hasattr(each, "indices")), default=None)
+    if last is None:
+        return ref, transforms
+    before, view, after = list(transforms[:last]), transforms[last], transforms[last + 1:]
+    if hasattr(view, "dtype"):
+        dtype = np.dtype(view.dtype)
+        if dtype.itemsize != ref.dtype.itemsize or "b" in (dtype.kind, ref.dtype.kind):
+            raise LoweringError(f"a Ref of {ref.dtype} is not seen as {dtype} in the Pallas Triton lowering: their widths are "
+                                "the same there, and neither is boolean")
+        ref, bits = viewed(k, ref, before)
+        name = k.fresh()
+        k.line(f"{name} = tt.bitcast {ref.name} : !tt.ptr<{_stored(ref.dtype)}> -> !tt.ptr<{_stored(dtype)}>")
+        return viewed(k, replace(ref, name=name, dtype=dtype), [*bits, *after])
+    own = before[-1].get_indexer_shape() if before else tuple(axis.size for axis in ref.axes if axis.size is not None)
+    dense = tuple(Axis(0, size, 1, math.prod(view.shape[axis + 1:]), None) for axis, size in enumerate(view.shape))
+    rest, shape, _ = _offset(k, Ref("", ref.dtype, dense, ref.wide), after)
+    places: list[Any] = []
+    for size in own[::-1]:
+        if isinstance(rest, int):
+            places.append(rest % size)
+            rest //= size
+        else:
+            extent = k.constant(size, rest.dtype, rest.shape)
+            places.append(k.broadcast(k.binary("arith.remui", rest, extent), shape))
+            rest = k.binary("arith.divui", rest, extent)
+    return viewed(k, ref, [*before, _Places(tuple(places[::-1]), shape)])
+
+
 def pointers(k: Kernel, ref: Ref, transforms: Sequence[Any]) -> tuple[str, tuple[int, ...], Value | None]:
     """The pointers to a part of a Ref, the part's shape, and a mask of those inside the array where some may not be."""
+    offset, shape, mask = _offset(k, ref, transforms)
+    pointer = f"!tt.ptr<{_stored(ref.dtype)}>"
+    offset = k.constant(offset, _index_type(ref), shape) if isinstance(offset, int) else k.broadcast(offset, shape)
+    name = ref.name
+    if shape:
+        splat = k.fresh()
+        k.line(f"{splat} = tt.splat {name} : {pointer} -> {type_text(shape, pointer)}")
+        name = splat
+    result = k.fresh()
+    k.line(f"{result} = tt.addptr {name}, {offset.name} : {type_text(shape, pointer)}, {k.type(offset)}")
+    return result, shape, mask
+
+
+def _offset(k: Kernel, ref: Ref, transforms: Sequence[Any]) -> tuple[Any, tuple[int, ...], Value | None]:
+    """How far elements of a part are from the start of the array, the part's shape, and a mask."""
     ref, arrays, front, common = part_of(ref, transforms)
     dtype = _index_type(ref)
     sizes = [axis.size for axis in ref.axes if axis.size is not None]
@@ -379,16 +430,7 @@ def pointers(k: Kernel, ref: Ref, transforms: Sequence[Any]) -> tuple[str, tuple
         else:
             scaled = k.binary("arith.muli", index, k.constant(axis.stride, dtype, index.shape))
         offset = _plus(k, offset, scaled, dtype)
-    pointer = f"!tt.ptr<{_stored(ref.dtype)}>"
-    offset = k.constant(offset, dtype, shape) if isinstance(offset, int) else k.broadcast(offset, shape)
-    name = ref.name
-    if shape:
-        splat = k.fresh()
-        k.line(f"{splat} = tt.splat {name} : {pointer} -> {type_text(shape, pointer)}")
-        name = splat
-    result = k.fresh()
-    k.line(f"{result} = tt.addptr {name}, {offset.name} : {type_text(shape, pointer)}, {k.type(offset)}")
-    return result, shape, mask
+    return offset, shape, mask
 
 
 def _stored(dtype: Any) -> str:
@@ -399,6 +441,7 @@ def _stored(dtype: Any) -> str:
 def load(k: Kernel, ref: Ref, transforms: Sequence[Any], mask: Value | None = None, other: Value | None = None,
          hints: str = "") -> Value:
     """The value of a part of a Ref."""
+    ref, transforms = viewed(k, ref, transforms)
     pointer, shape, inside = pointers(k, ref, transforms)
     stored = np.dtype(np.int8) if ref.dtype.kind == "b" else ref.dtype
     if inside is not None:
@@ -419,6 +462,7 @@ def load(k: Kernel, ref: Ref, transforms: Sequence[Any], mask: Value | None = No
 
 def store(k: Kernel, ref: Ref, transforms: Sequence[Any], value: Value, mask: Value | None = None, hints: str = "") -> None:
     """Write a value to a part of a Ref."""
+    ref, transforms = viewed(k, ref, transforms)
     pointer, shape, inside = pointers(k, ref, transforms)
     if inside is not None:
         mask = inside if mask is None else k.binary("arith.andi", mask, inside)

@@ -11,7 +11,19 @@ from typing import Any
 import numpy as np
 
 from lowering.kernels import triton_math
-from lowering.kernels.triton import RULES, Kernel, Value, load, lowers, pointers, ref_rules, scalar_text, store, type_text
+from lowering.kernels.triton import (
+    RULES,
+    Kernel,
+    Value,
+    load,
+    lowers,
+    pointers,
+    ref_rules,
+    scalar_text,
+    store,
+    type_text,
+    viewed,
+)
 from lowering.module import LoweringError
 from lowering.monoids import RUNNING
 from lowering.rules import DECOMPOSITIONS
@@ -336,15 +348,20 @@ def _cumulative(k: Kernel, eqn: Any, x: Value, *, axis: int, reverse: bool) -> A
 ref_rules(RULES, load, store)
 
 
+_CACHE_MODIFIERS = {".ca": 2, ".cg": 3, ".wb": 4, ".cs": 5, ".wt": 6, ".cv": 7}  # the numbers that Triton gives them
+_EVICTION_POLICIES = {"evict_first": 2, "evict_last": 3}
+
+
 def _hints(cache_modifier: str | None, eviction_policy: str | None, volatile: bool) -> str:
-    modifiers = {".ca": "ca", ".cg": "cg", ".wb": "wb", ".cs": "cs", ".wt": "wt", ".cv": "cv"}
-    if cache_modifier is not None and cache_modifier not in modifiers:
+    """As attributes: later versions of Triton have no other text for them, and do not look at the first two."""
+    if cache_modifier is not None and cache_modifier not in _CACHE_MODIFIERS:
         raise ValueError(f"unsupported cache modifier: {cache_modifier}")
-    if eviction_policy not in (None, "evict_first", "evict_last"):
+    if eviction_policy is not None and eviction_policy not in _EVICTION_POLICIES:
         raise ValueError(f"unsupported eviction policy: {eviction_policy}")
-    text = f" cacheModifier = {modifiers[cache_modifier]}" if cache_modifier else ""
-    text += f" evictionPolicy = {eviction_policy}" if eviction_policy else ""
-    return text + (" {isVolatile = true}" if volatile else "")
+    hints = [f"cache = {_CACHE_MODIFIERS[cache_modifier]} : i32"] if cache_modifier else []
+    hints += [f"evict = {_EVICTION_POLICIES[eviction_policy]} : i32"] if eviction_policy else []
+    hints += ["isVolatile = true"] if volatile else []
+    return f" {{{', '.join(hints)}}}" if hints else ""
 
 
 @lowers("masked_load")
@@ -365,6 +382,7 @@ def _masked_swap(k: Kernel, eqn: Any, ref: Any, value: Value, *leaves: Any, args
 @lowers("atomic_rmw")
 def _atomic(k: Kernel, eqn: Any, ref: Any, value: Value, *leaves: Any, args_tree: Any, atomic_type: Any) -> Any:
     transforms, mask = args_tree.unflatten(leaves)
+    ref, transforms = viewed(k, ref, transforms)
     kind, name = "f" if triton_math.is_float(value.dtype) else value.dtype.kind, atomic_type.value
     if value.dtype.itemsize < (2 if kind == "f" and name == "add" else 4):
         raise LoweringError(f"atomic_{name} of {value.dtype} is not supported in the Pallas Triton lowering: GPUs update "
@@ -409,7 +427,7 @@ def _atomic_extreme(k: Kernel, ref: Any, value: Value, transforms: Any, mask: Va
 
 @lowers("atomic_cas")
 def _cas(k: Kernel, eqn: Any, ref: Any, expected: Value, value: Value, *leaves: Any, args_tree: Any) -> Any:
-    pointer, shape, _ = pointers(k, ref, args_tree.unflatten(leaves))
+    pointer, shape, _ = pointers(k, *viewed(k, ref, args_tree.unflatten(leaves)))
     held = f"!tt.ptr<{scalar_text(value.dtype)}>"
     return k.op(f"tt.atomic_cas acq_rel, gpu, {pointer}, {expected.name}, {value.name} : "
                 f"({held}, {k.type(expected)}, {k.type(value)}) -> {k.type(value)}", shape, value.dtype)

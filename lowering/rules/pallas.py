@@ -54,13 +54,16 @@ def _triton_call(ctx: Any, operands: Any, *, jaxpr: Any, grid_mapping: Any, inpu
 
 
 def _mosaic_call(ctx: Any, operands: Any, *, jaxpr: Any, grid_mapping: Any, input_output_aliases: Any, debug: bool,
-                 name: str | None, compiler_params: Any, **params: Any) -> list[Any]:
+                 name: str | None, compiler_params: Any, cost_estimate: Any, **params: Any) -> list[Any]:
     """libtpu compiles the kernel, which is serialized in the configuration of the call."""
-    text = mosaic.module_text(jaxpr, grid_mapping, compiler_params)
+    name = _name(name, jaxpr)
+    meshes = ctx.builder.meshes
+    text, kernel = mosaic.module_text(name, jaxpr, grid_mapping, compiler_params, {} if meshes is None else meshes.strides())
     if debug:
-        print(f"The Mosaic module for the pallas_call {_name(name, jaxpr)}:\n{text}")
-    config = ctx.string(mosaic.call_config(text, compiler_params))
+        print(f"The Mosaic module for the pallas_call {name}:\n{text}")
+    config = ctx.string(mosaic.call_config(text, kernel, compiler_params, cost_estimate))
     plain = [[tuple(range(len(aval.shape))) for aval in avals] for avals in (ctx.avals_in, ctx.avals_out)]
-    has_side_effects = getattr(compiler_params, "has_side_effects", False)
-    return custom_call(ctx, operands, ctx.avals_out, "tpu_custom_call", bool(has_side_effects), config, plain[0], plain[1],
+    effects = getattr(compiler_params, "has_side_effects", False)
+    has_effects = getattr(effects, "value", effects) not in (False, "pure")
+    return custom_call(ctx, operands, ctx.avals_out, "tpu_custom_call", has_effects, config, plain[0], plain[1],
                        input_output_aliases, 1)

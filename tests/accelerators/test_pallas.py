@@ -106,6 +106,12 @@ def taken_apart(x_ref, n_ref, o_ref, small_ref):
     lax.while_loop(lambda _: plt.atomic_cas(small_ref.at[0, 0], 0.0, 1.0) == 1, lambda none: none, ())
 
 
+def views(x_ref, o_ref, i_ref):
+    o_ref.at[4:8].reshape(64)[pl.ds(8, 16)] = x_ref.reshape(16, 4, 4)[pl.program_id(0), 0:4].reshape(16)
+    i_ref[...] = x_ref.bitcast(I).at[pl.ds(4, 4)].reshape(2, 4, 8)[1]
+    plt.store(i_ref.reshape(32).at[jnp.arange(8)], i_ref[0], mask=jnp.arange(8) < 5, eviction_policy="evict_first")
+
+
 ROW = Spec((None, 128), lambda i: (i, 0))
 TRITON = {
     "add": (pl.pallas_call(add, Shape((64,), F), grid=8, in_specs=[Spec((8,), lambda i: (i,))] * 2,
@@ -124,6 +130,7 @@ TRITON = {
     "attention": (attention_call(False), *[[(2, 128, 64), H]] * 3),
     "causal attention": (attention_call(True), *[[(2, 128, 64), H]] * 3),
     "taken apart": (pl.pallas_call(taken_apart, [Shape((16, 16), F), Shape((4, 4), F)]), [(16, 16), F], [(16, 16), I]),
+    "views": (pl.pallas_call(views, [Shape((16, 16), F), Shape((4, 8), I)], grid=2), [(16, 16), F]),
     "everything": (pl.pallas_call(everything, [Shape((16,), F), Shape((8,), I), Shape((2,), F)],
                                   input_output_aliases={2: 1, 3: 2}), [(16,), F], [(16,), I], [(8,), I], [(2,), F]),
 }
@@ -251,6 +258,11 @@ def steps(n, x):
                           in_specs=[EIGHT_ROWS], out_specs=EIGHT_ROWS)(x)
 
 
+def views_of_tiles(x_ref, o_ref, i_ref):
+    o_ref[...] = x_ref.at[pl.ds(8, 16)].reshape(2, 8, 128)[1]
+    i_ref[...] = x_ref.bitcast(jnp.int16).at[pl.ds(16, 16)].bitcast(I)[...]
+
+
 ANY, PAIR = Spec(memory_space=pl.ANY), [(32, 256), F]
 MOSAIC |= {
     "copies": (pl.pallas_call(copies, Shape((32, 128), F), in_specs=[ANY], out_specs=ANY, scratch_shapes=[
@@ -260,6 +272,7 @@ MOSAIC |= {
     "bits": (pl.pallas_call(bits, Shape((8, 128), F), in_specs=[Spec(), Spec(memory_space=pltpu.SMEM)]),
              [(8, 128), F], [(1,), I]),
     "cores": (on_cores, [(32, 128), F]),
+    "views": (pl.pallas_call(views_of_tiles, [Shape((8, 128), F), Shape((8, 128), I)]), [(32, 128), F]),
     "traced grid": (steps, [(), I], [(16, 128), F]),
     "elements": (pl.pallas_call(lambda x, o: o.__setitem__(..., x[...]), Shape((16, 128), F), grid=2, in_specs=[
         Spec((pl.Element(8), pl.Element(128)), lambda i: (8 * i, 0))], out_specs=EIGHT_ROWS), [(24, 128), F]),

@@ -308,6 +308,29 @@ def test_triton_module():
     assert text.count("arith.cmpi slt") == 1  # blocks of the input may reach beyond its ten elements
 
 
+def test_views_and_hints_for_triton():
+    """Where the mesh of the context has explicit axes, too."""
+    def kernel(x_ref, o_ref):
+        columns = jnp.arange(8)
+        o_ref[...] = x_ref.bitcast(jnp.int32).at[2:4].reshape(2, 2, 4)[pl.program_id(0)]
+        plt.store(o_ref.reshape(8), plt.load(x_ref.at[0], mask=columns < 5, other=0.0, eviction_policy="evict_last",
+                                             cache_modifier=".cg").astype(jnp.int32))
+        plt.atomic_add(o_ref.reshape(8), columns, columns)
+
+    def run(interpret):
+        return pl.pallas_call(kernel, jax.ShapeDtypeStruct((2, 4), jnp.int32), grid=1, interpret=interpret)(x)
+
+    x = jnp.arange(32.0).reshape(4, 8)
+    np.testing.assert_array_equal(run(True), [[0, 2, 4, 6], [8, 5, 6, 7]])
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((2,), ("x",), (jax.sharding.AxisType.Explicit,))):
+        module = jax.jit(lambda: run(False)).trace().lower(lowering_platforms=("cuda",)).as_text()
+    for part in ("arith.remui", "!tt.ptr<f32> -> !tt.ptr<i32>", "{cache = 3 : i32, evict = 3 : i32}"):
+        assert part in module, part
+    with pytest.raises(NotImplementedError, match="a Ref of float32 is not seen as int16"):
+        jax.jit(pl.pallas_call(lambda x, o: o.__setitem__(..., x.bitcast(jnp.int16)[...]), jax.ShapeDtypeStruct(
+            (8, 8), jnp.int16))).trace(x).lower(lowering_platforms=("cuda",))
+
+
 def test_what_triton_has_not():
     with pytest.raises(ValueError, match="whose size is a power of 2. Encountered an array of shape"):
         for_cuda(lambda x, o: o.__setitem__(0, x[...].sum()), X)

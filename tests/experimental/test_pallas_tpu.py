@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import re
+
 import numpy as np
 import pytest
 
@@ -204,6 +208,68 @@ def test_mosaic_module(capsys):
     with pytest.raises(NotImplementedError, match="is not read and written: copy it to VMEM"):
         jax.jit(pl.pallas_call(lambda x, o: o.__setitem__(..., x[...]), Shape((16, 128), F), in_specs=[ANY])).trace(x).lower(
             lowering_platforms=("tpu",))
+
+
+def mosaic_config(run, *args):
+    """The configuration of a kernel's call, without its module."""
+    text = jax.jit(run).trace(*args).lower(lowering_platforms=("tpu",)).as_text()
+    found = json.loads(re.search(r'backend_config = "(.*?)", ', text).group(1).replace("\\22", '"'))
+    assert base64.b64decode(found["custom_call_config"].pop("body"))
+    return found
+
+
+def test_parameters_and_costs_go_to_the_compiler():
+    given = dict(vmem_limit_bytes=1 << 20, flags={"a": 1, "b": True, "c": 0.5}, internal_scratch_in_bytes=64,
+                 disable_bounds_checks=True, shape_invariant_numerics=False, allow_input_fusion=[True])
+    copy = lambda x, o: o.__setitem__(..., x[...])
+    options = {"compiler_params": pltpu.CompilerParams(**given), "cost_estimate": pl.CostEstimate(1, 2, 3)}
+    found = mosaic_config(pl.pallas_call(copy, Shape((8, 8), F), **options), X)
+    assert found.pop("scoped_memory_configs") == [{"memory_space": 1, "offset": 0, "size": 1 << 20}]
+    assert [each["value"] for each in found.pop("flag_configs")] == [
+        {"integer_value": 1}, {"boolean_value": True}, {"double_value": 0.5}]
+    assert found == {"custom_call_config": {
+        "needs_layout_passes": True, "serialization_format": 1, "allow_input_fusion": [True], "internal_scratch_in_bytes": 64,
+        "disable_bounds_checks": True, "shape_invariant_numerics": False, "cost_estimate": {
+            "flops": 1, "transcendentals": 2, "bytes_accessed": 3, "remote_bytes_transferred": 0}}}
+    for params in ({"collective_id": 1}, {"flags": {"a": "b"}}):
+        with pytest.raises(ValueError, match=f"CompilerParams.{next(iter(params))}"):
+            mosaic_config(pl.pallas_call(copy, Shape((8, 8), F), compiler_params=pltpu.CompilerParams(**params)), X)
+
+
+def test_the_own_place_on_a_mesh(capsys):
+    def kernel(x_ref, o_ref, send, receive):
+        pl.semaphore_signal(pltpu.get_barrier_semaphore(), 1, device_id={"y": 1 - lax.axis_index("y")})
+        pltpu.async_remote_copy(x_ref, o_ref, send, receive, device_id=(lax.axis_index("x"), 0)).wait()
+
+    def run(x, **options):
+        return pl.pallas_call(kernel, Shape((8, 8), F), in_specs=[ANY], out_specs=ANY, debug=True, scratch_shapes=[
+            pltpu.SemaphoreType.DMA] * 2, compiler_params=pltpu.CompilerParams(**options))(x)
+
+    mesh, spec = jax.make_mesh((1, 1), ("x", "y")), jax.sharding.PartitionSpec()
+    over = lambda fun, **names: jax.shard_map(fun, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False, **names)
+    config = mosaic_config(over(lambda x: run(x, collective_id=3)), X)["custom_call_config"]
+    assert config["has_communication"] and config["collective_id"] == 3
+    module = capsys.readouterr().out
+    assert module.count("tpu.device_id") >= 2 and "device_id(" in module and "tpu.sem_barrier" in module
+    with pytest.raises(ValueError, match="CompilerParams.collective_id is given if"):
+        mosaic_config(over(run), X)
+    with pytest.raises(NotImplementedError, match="its place along the axis 'y': .* inside a shard_map over all axes"):
+        of_part = pl.pallas_call(lambda x, o: o.__setitem__(..., x[...] + lax.axis_index("y")), Shape((8, 8), F))
+        mosaic_config(over(of_part, axis_names={"y"}), X)
+
+
+def test_views_of_memory(capsys):
+    def kernel(x_ref, o_ref, i_ref):
+        o_ref[...] = x_ref.at[pl.ds(8, 8)].reshape(2, 4, 8)[1]
+        i_ref[...] = x_ref.bitcast(jnp.int16).at[pl.ds(2, 2)].bitcast(I)[...]
+
+    run = pl.pallas_call(kernel, [Shape((4, 8), F), Shape((1, 8), I)], debug=True)
+    x = np.arange(128, dtype=F).reshape(16, 8)
+    assert mosaic_config(run, x)
+    module = capsys.readouterr().out
+    for part in (r"memref_slice .* -> memref<8x8xf32, .*memref_reshape .* -> memref<2x4x8xf32,",
+                 r"memref_bitcast .* -> memref<32x8xi16, .*memref_slice .* -> memref<2x8xi16, .*bitcast .* -> memref<1x8xi32"):
+        assert re.search(part, module, re.DOTALL), part
 
 
 def test_arguments_that_are_none_or_trees():

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lowering import xla
 from lowering.rules.reductions import reduce_by_monoid
 
 _ROUNDED, _FLOAT = "bfloat16", np.dtype(np.float32)
@@ -23,6 +24,14 @@ _LIBRARY = 4096  # products from which on their sums are the library's
 _INLINE = 2048  # products of elements for a matrix, up to which a loop over them takes less time than a call,
 _DEEPEST, _DEEPEST_ALONE = 8, 12  # if it sums up so many at most: in a batch, but not along the last axis, and for one matrix
 _SHALLOW = 4  # so many at most: for a matrix of any size
+_REPEATED = 16_000  # operations that take longer than a call
+_MOST_OPERATIONS, _COSTLY = 200, 15
+_CHEAP = frozenset(f"stablehlo.{name}" for name in (
+    "add subtract multiply maximum minimum negate abs and or xor not select compare convert broadcast_in_dim reshape transpose "
+    "slice shift_left shift_right_logical shift_right_arithmetic bitcast_convert floor clamp iota").split())
+_FUSED = _CHEAP | frozenset(f"stablehlo.{name}" for name in (
+    "exponential exponential_minus_one log log_plus_one tanh logistic sine cosine tan power sqrt rsqrt cbrt divide "
+    "remainder atan2").split())
 _WIDEST = 32  # axes of a layer beyond which other products of the same loop are likely to stay calls: not those of examples
 
 
@@ -60,6 +69,34 @@ def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, 
         return is_narrow and (depth <= _SHALLOW or depth <= deepest and rows * columns * depth <= _INLINE)
     return (is_small and min(rows, columns) > 1 and (is_rounded or dtype == _FLOAT)
             and matrices * rows * columns * depth >= _LIBRARY)
+
+
+def is_repeated(factors: tuple[Any, Any], shapes: tuple[Any, Any], dimension_numbers: Any) -> bool:
+    """Whether the loop over the products of two elements computes a factor again for each, which takes longer than a call.
+
+    From jaxlib 0.11 on, a barrier keeps such a factor in memory (`passes.fusion`).
+    """
+    if not xla.BARRIER_DROPPER:
+        return False
+    (contract, _), (batch, _) = dimension_numbers
+    left, right = shapes
+    products = math.prod(left) * math.prod(right) // math.prod(left[axis] for axis in (*contract, *batch))
+    return any((products - math.prod(shape)) * _operations(factor) > _REPEATED
+               for factor, shape in zip(factors, shapes, strict=True))
+
+
+def _operations(value: Any) -> int:
+    """What makes an element of a value from what other kernels write, counted up to some."""
+    pending, seen, count = [value], {value}, 0
+    while pending and count < _MOST_OPERATIONS:
+        owner = pending.pop().owner
+        if getattr(owner, "name", "") not in _FUSED and not getattr(owner, "name", "").startswith("chlo."):
+            continue
+        count += 1 if owner.name in _CHEAP else _COSTLY
+        fresh = set(owner.operands) - seen
+        seen |= fresh
+        pending += fresh
+    return count
 
 
 def _batch_first(shape: Any, contract: Any, batch: Any) -> tuple[tuple[int, ...], int, list[int]]:

@@ -19,7 +19,8 @@ The choice is made from the equations alone, in walks that are linear in their n
 4. `_write_counters`, `_write_bits`: positions from which long integer arithmetic starts, as in a random generator, and the
    random bits that come out of it.
 5. `_write_repeated`: costly values that are broadcast, which a loop would compute again for each row.
-6. `_write_rounded`, `_write_searched`, `_write_moved`: what libraries read, where XLA would write more than that for them.
+6. `_write_rounded`, `_write_searched`, `_write_moved`, `_write_solved`: what libraries read, where XLA would write more than
+   that for them.
 7. `_cut_long_kernels`: what is left of kernels with hundreds of instructions is cut where it is narrow.
 
 Bodies of loops and branches are programs of their own. Costs are in units of a cheap vector operation and were fitted to
@@ -77,6 +78,7 @@ _SLICES = frozenset("slice split unstack dynamic_slice".split())
 _PARTS = _SLICES | {"concatenate", "pad", "real", "imag"}
 IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
+_LOOPS = ("while", "scan")
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",
           "custom_vjp_call": "call_jaxpr"}
 _FOLDS = ("reduce", "reduce_window")  # their bodies are not kernels of their own
@@ -163,17 +165,17 @@ def barriers(jaxpr: Any, shifted: Mapping[Any, Any] = MappingProxyType({})) -> d
     Returns: variable -> a short reason for the reader of a dump.
     """
     found = {var: shift.why for var, shift in shifted.items()}
-    _region(jaxpr, found, shifted, set())
+    _region(jaxpr, found, shifted, set(), False)
     return found
 
 
-def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen: set[int]) -> None:
+def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen: set[int], in_loop: bool) -> None:
     if id(jaxpr) in seen:
         return
     seen.add(id(jaxpr))
     values: list[_Value] = []
     env: dict[Any, _Value] = {}
-    _values(jaxpr, env, values, found, shifted, seen)
+    _values(jaxpr, env, values, found, shifted, seen, in_loop)
     for atom in jaxpr.outvars:
         if atom in env:
             result = env[atom]
@@ -194,24 +196,25 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
             _choose(values, found)
     _write_counters(values, found)
     _write_bits(values, found)
-    _write_repeated(values, found)
+    _write_repeated(values, found, in_loop)
     _write_complex(values, found)
     _write_rounded(values, found)
     _write_searched(values, found)
     _write_moved(values, found)
+    _write_solved(values, found)
     if needed > _LONG_KERNEL:
         _cut_long_kernels(values, found)
 
 
 def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dict[Any, str], shifted: Mapping[Any, Any],
-            seen: set[int]) -> None:
+            seen: set[int], in_loop: bool) -> None:
     """Append the values of a program in order. `env` maps its variables to them; inputs have none."""
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
         inner = call_body(eqn)
         if inner is not None:
             scope = {var: env[atom] for var, atom in zip(inner.invars, eqn.invars, strict=True) if atom in env}
-            _values(inner, scope, values, found, shifted, seen)
+            _values(inner, scope, values, found, shifted, seen, in_loop)
             env.update((var, scope[atom]) for var, atom in zip(eqn.outvars, inner.outvars, strict=True) if atom in scope)
             continue
         if name in _ALIASES and _moves_nothing(eqn.invars[0].aval, eqn.outvars[0].aval):
@@ -225,7 +228,7 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
                 env[eqn.outvars[0]] = env[cut]
                 continue
         for body in bodies(eqn):
-            _region(body, found, shifted, seen)
+            _region(body, found, shifted, seen, in_loop or name in _LOOPS)
         if products.is_better_turned(eqn):
             found[eqn.outvars[0]] = f"a product that is faster in the other order ({eqn.outvars[0].aval.size} elements)"
         operands: list[_Value] = []
@@ -463,6 +466,22 @@ def _write_moved(values: list[_Value], found: dict[Any, str]) -> None:
                     found.setdefault(operand.var, f"computed of parts, and summed up by a library ({operand.size} elements)")
 
 
+def _write_solved(values: list[_Value], found: dict[Any, str]) -> None:
+    """Choose what triangles were solved for, if the library sums up what is computed of it, along the unknowns.
+
+    The lowering of `triangular_solve` turns its result. XLA would move that behind the sum, which is then along rows of few
+    elements, and write a copy of the result for it.
+    """
+    for value in values:
+        if value.name in IN_LIBRARY and not value.is_loop:
+            aval = value.eqn.invars[0].aval
+            for operand in value.operands if value.eqn.params["axes"] == (aval.ndim - 2,) else ():
+                while operand.name in ELEMENTWISE and len(operand.operands) == 1:
+                    (operand,) = operand.operands
+                if operand.name == "triangular_solve" and operand.var.aval.shape == aval.shape:
+                    found.setdefault(operand.var, f"solved for, and summed up by a library ({operand.size} elements)")
+
+
 def _is_of_parts(start: _Value, slices: Mapping[Any, int]) -> bool:
     """Whether elementwise operations make it of large parts of arrays, and nothing else reads these or what is between."""
     cone = [start]
@@ -538,7 +557,7 @@ def _spread(start: _Value) -> list[_Value]:
     return found
 
 
-def _write_repeated(values: list[_Value], found: dict[Any, str]) -> None:
+def _write_repeated(values: list[_Value], found: dict[Any, str], in_loop: bool) -> None:
     """Put barriers behind values that are broadcast along an axis in front of their own, where that saves work.
 
     XLA fuses a sine into the loop over the larger array, which computes it again for each row. Along a later axis the compiler
@@ -547,7 +566,7 @@ def _write_repeated(values: list[_Value], found: dict[Any, str]) -> None:
     """
     for value in values:
         if value.name == "dot_general":
-            _write_factor(value, found)
+            _write_factor(value, found, in_loop)
         if not value.is_loop or value.is_kernel:
             continue
         if value.size == 1:
@@ -574,16 +593,31 @@ def _write_complex(values: list[_Value], found: dict[Any, str]) -> None:
                 value.is_kernel = True
 
 
-def _write_factor(product: _Value, found: dict[Any, str]) -> None:
-    """Put a barrier behind the second factor of an outer product, which is a loop into which XLA fuses both."""
+def _write_factor(product: _Value, found: dict[Any, str], in_loop: bool) -> None:
+    """Put barriers behind the factors of a product that is a loop into which XLA fuses both.
+
+    Such are outer products, where the second factor is computed again for each element of the first, and small ones in loops.
+    """
     eqn = product.eqn
+    count, repeated = product.size, eqn.invars[1:]
     if any(map(any, eqn.params["dimension_numbers"])):
-        return
+        if not in_loop or not _is_summed(eqn):
+            return
+        count, repeated = products.count(eqn), eqn.invars
     for value in product.operands:
-        if value.var is eqn.invars[1] and value.is_loop and not value.is_result and value.weight:
-            saved = (product.size - value.size) * (_work_of(value) - _traffic(value))
+        if value.var in repeated and value.is_loop and not value.is_result and value.weight:
+            saved = (count - value.size) * (_work_of(value) - _traffic(value))
             if saved > (_REPEATED_FACTOR if len(value.users) == 1 else _REPEATED_IF_WRITTEN):
                 found.setdefault(value.var, f"computed again for each row of a product ({value.name} of {value.size} elements)")
+
+
+def _is_summed(eqn: Any) -> bool:
+    """Whether a product of two matrices in a loop is a sum in its kernel."""
+    from lowering.small_products import is_summed  # loaded with the program's own rules
+
+    left, right, out = (atom.aval for atom in (*eqn.invars, *eqn.outvars))
+    dtypes = left.dtype, out.dtype
+    return left.dtype == right.dtype and is_summed(left.shape, right.shape, eqn.params["dimension_numbers"], dtypes, True)
 
 
 def _is_joined(start: _Value) -> bool:

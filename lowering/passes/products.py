@@ -65,9 +65,13 @@ def is_better_turned(eqn: Any) -> bool:
 
 def is_little(eqn: Any) -> bool:
     """Whether such a product is not worth it where the result is to be in memory: one kernel turns it, and one copies it."""
-    x, axes = eqn.invars[0].aval, eqn.params["dimension_numbers"][0][0]
-    count = math.prod(x.shape[axis] for axis in axes)
-    return count < _MANY or eqn.outvars[0].aval.size * count < _WORK
+    return count(eqn) < max(_MANY * eqn.outvars[0].aval.size, _WORK)
+
+
+def count(eqn: Any) -> int:
+    """The products of two elements that it adds up."""
+    operand, axes = eqn.invars[0].aval, eqn.params["dimension_numbers"][0][0]
+    return eqn.outvars[0].aval.size * math.prod(operand.shape[axis] for axis in axes)
 
 
 def _is_leading(axes: Any) -> bool:

@@ -25,7 +25,6 @@ it has nothing to do. docs/fusion.md has the measurements.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,6 +32,7 @@ import ml_dtypes
 import numpy as np
 
 from lowering.monoids import RUNNING, slides
+from lowering.passes import products
 from lowering.passes.dce import live_parts
 from lowering.passes.fusion import (
     COSTLY,
@@ -174,7 +174,7 @@ def _not_in_long_loops(step: _Step) -> float:
 # The operations of a program that are added up, and how many of them an equation has.
 _SUMS: dict[str, Callable[[_Step], float]] = {
     "operations": lambda step: step.done,
-    "in products": lambda step: step.turns * _products(step.eqn) / _PRODUCTS if step.name == "dot_general" else 0.0,
+    "in products": lambda step: step.turns * products.count(step.eqn) / _PRODUCTS if step.name == "dot_general" else 0.0,
     "in short rows": lambda step: step.done if _is_in_short_rows(step) else 0.0,
     "in few vectors": lambda step: step.done if step.name == "log1p" and step.in_loop and step.row in _FEW_VECTORS else 0.0,
     "in equal rows": _in_equal_rows,
@@ -315,12 +315,6 @@ def _turned_rows(jaxpr: Any, rows: dict[Any, int], seen: set[int] | None = None)
             continue
         rows.update((atom, row) for atom in eqn.invars if not hasattr(atom, "val") and atom.aval.size >= out.aval.size)
     return rows
-
-
-def _products(eqn: Any) -> int:
-    """The products of two elements in a matrix product."""
-    operand, axes = eqn.invars[0].aval, eqn.params["dimension_numbers"][0][0]
-    return eqn.outvars[0].aval.size * math.prod(operand.shape[axis] for axis in axes)
 
 
 def equations(jaxpr: Any, turns: int = 1, seen: set[tuple[int, int]] | None = None) -> Iterator[tuple[Any, int]]:

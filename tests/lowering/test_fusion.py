@@ -19,6 +19,7 @@ from lowering.passes import fusion
 pytestmark = pytest.mark.usefixtures("uncached")
 
 X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
+MATRIX = np.eye(10, dtype=np.float32)
 
 
 def doubling(steps):
@@ -232,6 +233,26 @@ def test_factors_of_outer_products_are_not_computed_again_for_each_row():
                                                    np.ones((size, size), np.float32), x)]
 
     assert written(64) == [(64,)] and written(16) == []
+
+
+def test_factors_of_small_products_in_loops_are_not_computed_again_for_each_column():
+    def written(f, steps=5):
+        step = lambda _, x: f(x) @ MATRIX
+        reasons = barriers(lambda x: lax.fori_loop(0, steps, step, x) if steps else step(0, x), np.ones((20, 10), np.float32))
+        return [var.aval.shape for var, why in reasons.items() if "row of a product" in why]
+
+    assert written(jnp.sin) == [(20, 10)] and written(lambda x: x + 1) == []
+    assert written(jnp.sin, steps=0) == []  # the library reads it from memory
+
+
+def test_what_triangles_were_solved_for_is_written_before_it_is_summed_up():
+    def written(reduce):
+        triangle, sides = np.eye(4, dtype=np.float32), np.ones((4, 2000), np.float32)
+        solve = jax.scipy.linalg.solve_triangular
+        return [var.aval.shape for var in barriers(lambda x: reduce(solve(triangle, x) ** 2), sides)]
+
+    assert written(lambda x: x.sum(0)) == [(4, 2000)]
+    assert written(lambda x: x.sum(1)) == written(lambda x: x.T + 1) == []
 
 
 def test_complex_functions_that_several_kernels_read_are_written():

@@ -167,6 +167,14 @@ def test_sums_in_a_loop_need_no_library(x64):
     np.testing.assert_allclose(powers(x), np.linalg.matrix_power(x, 6), rtol=1e-9, atol=1e-12)
 
 
+def test_costly_factors_in_a_loop_are_multiplied_by_the_library_where_no_barrier_keeps_them():
+    x, y = jnp.asarray(values(20, 10)), jnp.asarray(values(10, 10))
+    in_loop = lambda f: lambda x, y: lax.map(lambda _: f(x) @ y, jnp.arange(2))
+    assert is_summed(in_loop(jnp.sin), x, y) == (not xla.BARRIER_DROPPER)
+    assert is_summed(in_loop(lambda x: x + 1), x, y)
+    np.testing.assert_allclose(jax.jit(in_loop(jnp.sin))(x, y)[0], np.sin(x) @ np.asarray(y), rtol=1e-5, atol=1e-5)
+
+
 def test_rounded_products_are_summed_up_as_floats():
     x, y = (jnp.asarray(values(300, *shape), jnp.bfloat16) for shape in ((4, 7), (7, 5)))
     wide = np.einsum("bik,bkj->bij", *(np.asarray(each, np.float64) for each in (x, y)))

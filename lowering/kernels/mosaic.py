@@ -24,10 +24,10 @@ from lowering.module import LoweringError
 _FUNCTIONS = {"exp": "math.exp", "exp2": "math.exp2", "log": "math.log", "log1p": "math.log1p", "sin": "math.sin",
               "cos": "math.cos", "sqrt": "math.sqrt", "rsqrt": "math.rsqrt", "floor": "math.floor", "ceil": "math.ceil",
               "abs": "math.absf", "tanh": "math.tanh", "tan": "math.tan", "erf": "math.erf"}
-_SHARED = ("program_id", "multiple_of", "copy", "stop_gradient", "name", "squeeze", "reshape", "expand_dims",
-           "convert_element_type", "select_n", "clamp", "not", "square", "one_minus_square", "reciprocal", "integer_pow",
-           "polynomial", "log2", "logistic", "sign", "is_finite", "broadcast_in_dim", "jit", "remat2", "custom_jvp_call",
-           "custom_vjp_call", "cond", "scan", "while")
+_SHARED = ("program_id", "multiple_of", "copy", "stop_gradient", "name", "optimization_barrier", "reduce_precision",
+           "squeeze", "reshape", "expand_dims", "convert_element_type", "select_n", "clamp", "not", "square",
+           "one_minus_square", "reciprocal", "integer_pow", "polynomial", "log2", "logistic", "sign", "is_finite",
+           "broadcast_in_dim", "jit", "remat2", "custom_jvp_call", "custom_vjp_call", "cond", "scan", "while")
 RULES: dict[str, Callable[..., Any]] = {name: TRITON_RULES[name] for name in _SHARED}
 
 
@@ -41,6 +41,7 @@ class Window(Ref):
     shape: tuple[int, ...] = ()
     element: str = ""
     space: str = "vmem"
+    words: int = 0  # of each random key, if its elements are such: a last axis of the memory
 
     @property
     def type(self) -> str:
@@ -49,6 +50,13 @@ class Window(Ref):
     def type_with(self, shape: Sequence[int]) -> str:
         """The type of a part of that shape."""
         return f"memref<{''.join(f'{size}x' for size in shape)}{self.element}, #tpu.memory_space<{self.space}>>"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A random key, as the scalars that are its words."""
+
+    words: tuple[Value, ...]
 
 
 class MosaicKernel(Kernel):
@@ -183,11 +191,14 @@ def _access(k: MosaicKernel, ref: Window, transforms: Sequence[Any],
     return ref, ", ".join(places), whole, tuple(axis.size for axis in found.axes if axis.size is not None), strides
 
 
-def _load(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> Value:
+def _load(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> Any:
     ref, places, whole, shape, strides = _access(k, ref, transforms)
     if ref.space == "smem":
         if shape:
             raise LoweringError("the memory of scalars (SMEM) is read one element at a time in the Pallas Mosaic TPU lowering")
+        if ref.words:
+            return Key(tuple(k.op(f"memref.load {ref.name}[{', '.join([*filter(None, [places]), k.index(word)])}] : {ref.type}",
+                                  (), ref.dtype) for word in range(ref.words)))
         return k.op(f"memref.load {ref.name}[{places}] : {ref.type}", (), ref.dtype)
     target = k.type_of(whole, scalar_text(ref.dtype))
     operation = "tpu.strided_load" if strides else "vector.load"
@@ -195,6 +206,8 @@ def _load(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> Value:
 
 
 def _store(k: MosaicKernel, ref: Window, transforms: Sequence[Any], value: Value, mask: Value | None = None) -> None:
+    if ref.words:
+        raise LoweringError("Refs of random keys are not written in the Pallas Mosaic TPU lowering")
     if mask is not None:
         value = triton_rules.select(k, mask, value, _load(k, ref, transforms))
     ref, places, whole, shape, strides = _access(k, ref, transforms)
@@ -246,22 +259,31 @@ def _transpose(k: MosaicKernel, eqn: Any, x: Value, *, permutation: Sequence[int
 @lowers("dot_general")
 def _dot(k: MosaicKernel, eqn: Any, a: Value, b: Value, *, dimension_numbers: Any, precision: Any, **params: Any) -> Any:
     ((contract_a, contract_b), batch) = dimension_numbers
-    rest_a, rest_b = ([axis for axis in range(len(x.shape)) if axis not in (*contracted, *batched)]
-                      for x, contracted, batched in ((a, contract_a, batch[0]), (b, contract_b, batch[1])))
-    if len(contract_a) != 1 or len(rest_a) != 1 or len(rest_b) != 1 or len(batch[0]) > 1:
+    if len(contract_a) != 1 or len(batch[0]) > 1 or any(len(x.shape) > 2 + len(batch[0]) for x in (a, b)):
         raise LoweringError("dot_general in the Pallas Mosaic TPU lowering multiplies two matrices, or batches of them along "
                             f"one axis; got shapes {a.shape} and {b.shape}")
+    a, contract_a, batch_a, rest_a = _as_matrix(k, a, contract_a[0], batch[0])
+    b, contract_b, batch_b, rest_b = _as_matrix(k, b, contract_b[0], batch[1])
     out = np.dtype(eqn.outvars[0].aval.dtype)
     inner = np.dtype(np.float32) if triton_math.is_float(out) else np.dtype(np.int32)
-    zero = k.constant(0, inner, eqn.outvars[0].aval.shape)
-    order = [*(x for axis in batch[0] for x in (0, axis)), 0, rest_a[0], 1, rest_b[0]]
-    parts = (list(contract_a), list(contract_b), rest_a, rest_b, order, list(batch[0]), list(batch[1]))
+    zero = k.constant(0, inner, [*(a.shape[axis] for axis in batch_a), a.shape[rest_a], b.shape[rest_b]])
+    order = [*(x for axis in batch_a for x in (0, axis)), 0, rest_a, 1, rest_b]
+    parts = ([contract_a], [contract_b], [rest_a], [rest_b], order, batch_a, batch_b)
     numbers = f"#tpu.dot_dimension_numbers<{', '.join(map(str, parts))}>"
     exact = ", precision = #tpu.contract_precision<fp32>" if "HIGH" in str(precision).upper() else ""
     hints = f"transpose_lhs = false, transpose_lhs_hint = false, transpose_rhs = false{exact}"
     found = k.op(f"tpu.matmul {a.name}, {b.name}, {zero.name} {{dimension_numbers = {numbers}, {hints}}} : "
                  f"{k.type(a)}, {k.type(b)}, {k.type(zero)} -> {k.type(zero)}", zero.shape, inner)
-    return triton_math.convert(k, found, out)
+    return k.reshape(triton_math.convert(k, found, out), eqn.outvars[0].aval.shape)
+
+
+def _as_matrix(k: MosaicKernel, x: Value, contracted: int, batch: Sequence[int]) -> tuple[Value, int, list[int], int]:
+    """A factor, its axis to contract, axes of batches and the other axis; a vector becomes a row."""
+    rest = [axis for axis in range(len(x.shape)) if axis != contracted and axis not in batch]
+    if rest:
+        return x, contracted, list(batch), rest[0]
+    x = k.reshape(x, (*x.shape[:contracted], 1, *x.shape[contracted:]))
+    return x, contracted + 1, [axis + (axis >= contracted) for axis in batch], contracted
 
 
 _KINDS = {"reduce_sum": ("add", 0), "reduce_max": ("maximumf", -math.inf), "reduce_min": ("minimumf", math.inf)}
@@ -296,6 +318,11 @@ def _num_programs(k: MosaicKernel, eqn: Any, *, axis: int) -> Any:
 # --- a whole kernel ----------------------------------------------------------------------------------
 
 
+def words_of(dtype: Any) -> int:
+    """How many words a random key of a dtype has; 0 for other dtypes."""
+    return dtype.physical_element().shape[0] if hasattr(dtype, "impl") else 0
+
+
 _TRACED = -1 << 63  # the number of steps along an axis is an operand
 
 
@@ -306,14 +333,19 @@ def _space(aval_space: Any) -> str:
 
 def window(name: str, shape: Sequence[int], seen: Sequence[bool], dtype: Any, memory_space: Any) -> Window:
     """A Ref of a name. Raises: LoweringError for dtypes and memory spaces that it cannot have."""
-    space = _space(memory_space)
+    space, words = _space(memory_space), words_of(dtype)
+    axes = tuple(Axis(0, size if visible else None, 1, 1, None) for size, visible in zip(shape, seen, strict=True))
+    if words:
+        if space != "smem":
+            raise LoweringError("random keys are in SMEM in the Pallas Mosaic TPU lowering: give them "
+                                "BlockSpec(memory_space=pallas.tpu.SMEM)")
+        return Window(name, np.dtype(np.uint32), axes, False, (*shape, words), "i32", space, words)
     if dtype.kind == "b":
         raise LoweringError("Refs of booleans are not supported in the Pallas Mosaic TPU lowering: store integers")
     if space not in ("vmem", "smem", "any", "hbm", "semaphore_mem"):
         raise LoweringError(f"Refs in the memory space {space!r} are not supported in the Pallas Mosaic TPU lowering")
     if not shape and space == "vmem":
         raise LoweringError("on a TPU a Ref without axes must be in SMEM: give it BlockSpec(memory_space=pallas.tpu.SMEM)")
-    axes = tuple(Axis(0, size if visible else None, 1, 1, None) for size, visible in zip(shape, seen, strict=True))
     element = scalar_text(dtype)
     if space == "semaphore_mem":
         element = "!tpu.dma_semaphore" if memory_space.kind == "dma" else "!tpu.semaphore"
@@ -334,7 +366,7 @@ def module_text(name: str, jaxpr: Any, mapping: Any, compiler_params: Any,
     k.axes = list(mapping.kernel_axes)
     k.ids = [ids[axis] for axis in mapping.kernel_axes]
     k.sizes = [grid[axis] for axis in mapping.kernel_axes]
-    scalars = [window(f"%s{place}", aval.shape, [True] * len(aval.shape), np.dtype(aval.dtype), "smem")
+    scalars = [window(f"%s{place}", aval.shape, [True] * len(aval.shape), aval.dtype, "smem")
                for place, aval in enumerate(mapping.index_avals)]
     blocks, windows, functions = [], [], []
     for place, block in enumerate(mapping.block_mappings):
@@ -344,12 +376,12 @@ def module_text(name: str, jaxpr: Any, mapping: Any, compiler_params: Any,
         seen = [type(dim).__name__ != "Squeezed" for dim in block.block_shape]
         whole = _space(block.memory_space) in ("any", "hbm")  # the kernel gets the whole array in its memory
         sizes = block.array_aval.shape if whole else block.sizes
-        blocks.append(window(f"%b{place}", sizes, seen, np.dtype(block.array_aval.dtype), block.memory_space))
-        bounds = f"array<i64: {', '.join(map(str, sizes))}>"
+        blocks.append(window(f"%b{place}", sizes, seen, block.array_aval.dtype, block.memory_space))
+        bounds = f"array<i64: {', '.join(map(str, blocks[-1].shape))}>"
         windows.append("{}" if whole else f"{{transform_indices = @transform_{place}, window_bounds = {bounds}{_kind(block)}"
                        f"{_buffers(block)}}}")
         functions.append(_place(place, block, names, ids[:len(mapping.grid)], scalars))
-    scratch = [window(f"%m{place}", aval.shape, [True] * len(aval.shape), np.dtype(aval.dtype), aval.memory_space)
+    scratch = [window(f"%m{place}", aval.shape, [True] * len(aval.shape), aval.dtype, aval.memory_space)
                for place, aval in enumerate(mapping.scratch_avals)]
     k.program(jaxpr, [*scalars, *blocks, *scratch])
     arguments = ", ".join([*(f"{each}: i32" for each in names), *(f"{each.name}: {each.type}" for each in (
@@ -390,6 +422,7 @@ def _place(number: int, block: Any, names: Sequence[str], ids: Sequence[Value], 
     """The function that gives the place of a block."""
     k = MosaicKernel()
     outs = k.program(block.index_map, [*ids, *scalars])
+    outs += [k.constant(0, np.int32)] if words_of(block.array_aval.dtype) else []
     arguments = ", ".join([*(f"{name}: i32" for name in names), *(f"{each.name}: {each.type}" for each in scalars)])
     types = ", ".join(["i32"] * len(outs))
     lines = "".join(f"    {line}\n" for line in k.lines)
@@ -397,7 +430,7 @@ def _place(number: int, block: Any, names: Sequence[str], ids: Sequence[Value], 
     return f"  func.func @transform_{number}({arguments}) -> ({types}) {{\n{lines}    return {returns}\n  }}\n"
 
 
-_PASSED_ON = ("allow_input_fusion", "internal_scratch_in_bytes", "collective_id", "serialization_format")
+_PASSED_ON = ("allow_input_fusion", "internal_scratch_in_bytes", "collective_id")
 _IF_NOT_DEFAULT = {"disable_bounds_checks": False, "disable_semaphore_checks": False, "skip_device_barrier": False,
                    "shape_invariant_numerics": True}
 

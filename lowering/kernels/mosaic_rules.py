@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from lowering.kernels import triton_math, triton_rules
-from lowering.kernels.mosaic import MosaicKernel, Window, lowers, part, reduction, window
+from lowering.kernels.mosaic import Key, MosaicKernel, Window, lowers, part, reduction, window
 from lowering.kernels.triton import Value, scalar_text
 from lowering.module import LoweringError
+from lowering.rules import DECOMPOSITIONS
 
 _INT32 = np.dtype(np.int32)
 
@@ -141,6 +142,36 @@ def _print(k: MosaicKernel, eqn: Any, *values: Value, fmt: str, **params: Any) -
 # --- bits and random numbers -------------------------------------------------------------------------
 
 
+@lowers("random_bits", "random_fold_in", "random_unwrap")
+def _of_a_key(k: MosaicKernel, eqn: Any, key: Any, *values: Any, **params: Any) -> Any:
+    """Of a key of the TPU's generator, a seed; other generators are programs of vectors."""
+    name, dtype = eqn.primitive.name, eqn.invars[0].aval.dtype
+    if dtype.impl.name == "pallas_tpu" and name != "random_unwrap":
+        words = key.words if isinstance(key, Key) else [_element(k, key, place) for place in range(2)]
+        if name == "random_fold_in":
+            second = k.binary("arith.addi", words[1], _number(k, values[0]))
+            first = k.binary("arith.addi", words[0], second)
+            parts = [k.binary(f"arith.{word}", second, k.constant(count, _INT32))
+                     for word, count in (("shli", 13), ("shrui", 19))]
+            return Key((first, k.binary("arith.xori", first, k.binary("arith.ori", *parts))))
+        if params["bit_width"] != 32:
+            raise LoweringError("a TPU's generator gives 32 bits at a time in the Pallas Mosaic TPU lowering, not "
+                                f"{params['bit_width']}")
+        _seed(k, eqn, *words)
+        return k.op(f'"tpu.prng_random_bits"() : () -> {k.type_of(params["shape"], "i32")}', params["shape"], np.uint32)
+    if isinstance(key, Key):
+        first, *rest = (k.broadcast(word, (len(key.words),)) for word in key.words)
+        for place, word in enumerate(rest, 1):
+            is_before = triton_math.compare(k, "slt", k.range(len(key.words)), k.constant(place, _INT32, word.shape))
+            first = triton_rules.select(k, is_before, first, word)
+        key = first
+    return k.program(DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], params), [key, *values])
+
+
+def _element(k: MosaicKernel, x: Value, place: int) -> Value:
+    return k.op(f"vector.extract {x.name}[{place}] : i32 from {k.type(x)}", (), x.dtype)
+
+
 @lowers("prng_seed")
 def _seed(k: MosaicKernel, eqn: Any, *seeds: Any) -> Any:
     seeds = tuple(_number(k, seed) for seed in seeds)
@@ -202,6 +233,33 @@ def _two_floats(k: MosaicKernel, eqn: Any, x: Value, y: Value) -> Any:
     return triton_math.as_float32(k, wide, [k.broadcast(triton_math.convert(k, each, x.dtype), shape) for each in (x, y)])
 
 
+# The inverse of the error function in float32, as x times a polynomial of w = -log(1 - x**2), or of its root (M. Giles, 2010).
+_NEAR_0 = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
+           0.246640727, 1.50140941)
+_NEAR_1 = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
+           1.00167406, 2.83297682)
+
+
+@lowers("erf_inv")
+def _erf_inv(k: MosaicKernel, eqn: Any, x: Value) -> Any:
+    def compute(values: list[Value]) -> Value:
+        (x,) = values
+        number = lambda value: k.constant(value, x.dtype, x.shape)
+        square = k.binary("arith.mulf", x, x)
+        w = k.binary("arith.subf", number(0), k.unary("math.log1p", k.binary("arith.subf", number(0), square)))
+        is_near = triton_math.compare(k, "olt", w, number(5))
+        w = triton_rules.select(k, is_near, k.binary("arith.subf", w, number(2.5)),
+                                k.binary("arith.subf", k.unary("math.sqrt", w), number(3)))
+        terms = [triton_rules.select(k, is_near, number(near), number(far)) for near, far in zip(_NEAR_0, _NEAR_1, strict=True)]
+        total = terms[0]
+        for term in terms[1:]:
+            total = k.binary("arith.addf", k.binary("arith.mulf", total, w), term)
+        at_end = triton_math.compare(k, "oeq", square, number(1))
+        return k.binary("arith.mulf", x, triton_rules.select(k, at_end, number(math.inf), total))
+
+    return triton_math.as_float32(k, compute, [x])
+
+
 @lowers("round")
 def _round(k: MosaicKernel, eqn: Any, x: Value, *, rounding_method: Any) -> Any:
     operation = "math.roundeven" if "EVEN" in rounding_method.name else "math.round"
@@ -237,6 +295,17 @@ def joined(k: MosaicKernel, xs: Sequence[Value], axis: int) -> Value:
 @lowers("concatenate")
 def _concatenate(k: MosaicKernel, eqn: Any, *xs: Value, dimension: int) -> Any:
     return joined(k, xs, dimension)
+
+
+@lowers("stack")
+def _stack(k: MosaicKernel, eqn: Any, *xs: Value, axis: int, **params: Any) -> Any:
+    return joined(k, [k.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:])) for x in xs], axis)
+
+
+@lowers("unstack")
+def _unstack(k: MosaicKernel, eqn: Any, x: Value, *, axis: int, **params: Any) -> Any:
+    parts = _split(k, eqn, x, sizes=[1] * x.shape[axis], axis=axis)
+    return [k.reshape(part, var.aval.shape) for part, var in zip(parts, eqn.outvars, strict=True)]
 
 
 @lowers("tile")

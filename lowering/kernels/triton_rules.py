@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from lowering.kernels import triton_math
@@ -44,9 +45,20 @@ def _num_programs(k: Kernel, eqn: Any, *, axis: int) -> Any:
     return k.constant(k.sizes[axis], _INT32)
 
 
-@lowers("multiple_of", "max_contiguous", "copy", "stop_gradient", "name", "optimization_barrier", "reduce_precision")
+@lowers("multiple_of", "max_contiguous", "copy", "stop_gradient", "name", "optimization_barrier")
 def _as_it_is(k: Kernel, eqn: Any, *values: Value, **params: Any) -> Any:
     return list(values)
+
+
+@lowers("reduce_precision")
+def _reduce_precision(k: Kernel, eqn: Any, x: Value, *, exponent_bits: int, mantissa_bits: int) -> Any:
+    own = ml_dtypes.finfo(x.dtype)
+    if exponent_bits >= own.nexp and mantissa_bits >= own.nmant:
+        return x
+    if (exponent_bits, mantissa_bits) != (8, 7):
+        raise LoweringError(f"reduce_precision to {exponent_bits} bits of exponent and {mantissa_bits} of mantissa is not "
+                            f"supported in the Pallas {k.backend} lowering: it rounds to bfloat16")
+    return triton_math.convert(k, triton_math.convert(k, x, np.dtype(ml_dtypes.bfloat16)), x.dtype)
 
 
 @lowers("debug_barrier")

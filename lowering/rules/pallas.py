@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from lowering.buffers import physical
 from lowering.kernels import mosaic, triton
 from lowering.kernels import mosaic_rules as mosaic_rules
 from lowering.kernels import triton_pieces as triton_pieces
@@ -62,7 +63,7 @@ def _mosaic_call(ctx: Any, operands: Any, *, jaxpr: Any, grid_mapping: Any, inpu
     if debug:
         print(f"The Mosaic module for the pallas_call {name}:\n{text}")
     config = ctx.string(mosaic.call_config(text, kernel, compiler_params, cost_estimate))
-    plain = [[tuple(range(len(aval.shape))) for aval in avals] for avals in (ctx.avals_in, ctx.avals_out)]
+    plain = [[tuple(range(len(physical(aval)[0]))) for aval in avals] for avals in (ctx.avals_in, ctx.avals_out)]
     effects = getattr(compiler_params, "has_side_effects", False)
     has_effects = getattr(effects, "value", effects) not in (False, "pure")
     return custom_call(ctx, operands, ctx.avals_out, "tpu_custom_call", has_effects, config, plain[0], plain[1],

@@ -233,6 +233,8 @@ def pieces(x_ref, o_ref, p_ref):
     o_ref[pl.ds(0, 8, 2), :] = x_ref[pl.ds(1, 8, 2), :] + jnp.cumsum(halves[0], 1)
     o_ref[...] += jnp.where(jnp.any(x > 0), x.max(0, keepdims=True), jnp.argmax(x, 1).astype(F)[:, None]) + jnp.pow(x, x)
     p_ref[...] = lax.bitcast_convert_type(x, I).max(0, keepdims=True) + lax.population_count(x.astype(I))
+    first, second = jnp.stack([x, -x])
+    o_ref[...] += first + second + (x @ x.T)[:, :1] + (x @ x[0])[:, None] + lax.erf_inv(x) + lax.reduce_precision(x, 8, 7)
     p_ref[...] += jnp.take_along_axis(p_ref[...], p_ref[...], 1, mode="promise_in_bounds")
 
 
@@ -251,6 +253,17 @@ def on_cores(x_ref, o_ref, near_ref):
     pltpu.sync_copy(x_ref, near_ref)
     near_ref[...] = near_ref[...] * 2 + lax.axis_index("core")
     pltpu.sync_copy(near_ref, o_ref)
+
+
+def drawn(key_ref, own_ref, o_ref):
+    key = jax.random.fold_in(own_ref[1], pl.program_id(0))
+    o_ref[...] = jax.random.uniform(key, o_ref.shape) + jax.random.normal(key_ref[...], o_ref.shape)
+
+
+def with_keys(words):
+    keys = jax.random.wrap_key_data(words)
+    scalars = Spec(memory_space=pltpu.SMEM)
+    return pl.pallas_call(drawn, Shape((8, 128), F), grid=1, in_specs=[scalars] * 2)(keys[0], pltpu.to_pallas_key(keys))
 
 
 def steps(n, x):
@@ -273,6 +286,7 @@ MOSAIC |= {
              [(8, 128), F], [(1,), I]),
     "cores": (on_cores, [(32, 128), F]),
     "views": (pl.pallas_call(views_of_tiles, [Shape((8, 128), F), Shape((8, 128), I)]), [(32, 128), F]),
+    "keys": (with_keys, [(2, 2), jnp.uint32]),
     "traced grid": (steps, [(), I], [(16, 128), F]),
     "elements": (pl.pallas_call(lambda x, o: o.__setitem__(..., x[...]), Shape((16, 128), F), grid=2, in_specs=[
         Spec((pl.Element(8), pl.Element(128)), lambda i: (8 * i, 0))], out_specs=EIGHT_ROWS), [(24, 128), F]),

@@ -329,6 +329,10 @@ def test_views_and_hints_for_triton():
     with pytest.raises(NotImplementedError, match="a Ref of float32 is not seen as int16"):
         jax.jit(pl.pallas_call(lambda x, o: o.__setitem__(..., x.bitcast(jnp.int16)[...]), jax.ShapeDtypeStruct(
             (8, 8), jnp.int16))).trace(x).lower(lowering_platforms=("cuda",))
+    rounds = pl.pallas_call(lambda x, o: o.__setitem__(..., jax.lax.reduce_precision(x[...], 8, 7)), jax.ShapeDtypeStruct(
+        (4, 8), jnp.float32))
+    for platform in ("cuda", "tpu"):
+        assert "custom_call" in jax.jit(rounds).trace(x).lower(lowering_platforms=(platform,)).as_text()
 
 
 def test_what_triton_has_not():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -270,6 +271,42 @@ def test_views_of_memory(capsys):
     for part in (r"memref_slice .* -> memref<8x8xf32, .*memref_reshape .* -> memref<2x4x8xf32,",
                  r"memref_bitcast .* -> memref<32x8xi16, .*memref_slice .* -> memref<2x8xi16, .*bitcast .* -> memref<1x8xi32"):
         assert re.search(part, module, re.DOTALL), part
+
+
+def test_keys_in_kernels(capsys):
+    """The words are those that JAX gives; blocks do not change what is drawn."""
+    key = pltpu.to_pallas_key(jax.random.key(3))
+    assert jax.random.key_data(key).tolist() == [318053758, 4029299397] and key.dtype.name == "key<pl>"
+    assert jax.random.key_data(pltpu.to_pallas_key(jax.random.split(jax.random.key(3), 2))).tolist() == [
+        [37346497, 188929330], [111646283, 2326751859]]
+    assert jax.random.key_data(pltpu.to_pallas_key(jax.random.PRNGKey(5))).tolist() == [2003086470, 3955154020]
+    first, second = 318053758 + (4029299397 + 7) % 2**32, (4029299397 + 7) % 2**32
+    folded = [first % 2**32, first % 2**32 ^ ((second << 13 | second >> 19) % 2**32)]
+    assert jax.random.key_data(jax.random.fold_in(key, 7)).tolist() == folded
+    with pytest.raises(NotImplementedError, match="cannot be split"):
+        jax.random.split(key)
+
+    def kernel(key_ref, o_ref, p_ref, *, size):
+        o_ref[...] = pltpu.sample_block(jax.random.uniform, key_ref[1], size, (2, 4), (8, 8), minval=1.0)
+        p_ref[...] = jax.random.uniform(jax.random.fold_in(key_ref[0], 1), p_ref.shape)
+
+    def run(keys, size, **options):
+        block = pl.BlockSpec(size, lambda i, j: (i, j))
+        return pl.pallas_call(partial(kernel, size=size), [Shape((8, 8), F)] * 2, grid=(8 // size[0], 8 // size[1]), in_specs=[
+            pl.BlockSpec(memory_space=pltpu.SMEM)], out_specs=[block] * 2, **options)(keys)
+
+    for keys in (jax.random.split(jax.random.key(1), 2), pltpu.to_pallas_key(jax.random.split(jax.random.key(1), 2))):
+        whole, drawn = run(keys, (8, 8), interpret=True)
+        np.testing.assert_array_equal(whole, run(keys, (4, 4), interpret=True)[0])
+        np.testing.assert_array_equal(whole[2:4, 4:], jax.random.uniform(jax.random.fold_in(keys[1], 3), (2, 4), minval=1.0))
+        np.testing.assert_array_equal(drawn, jax.random.uniform(jax.random.fold_in(keys[0], 1), (8, 8)))
+        assert mosaic_config(partial(run, size=(8, 8), debug=True), keys)
+        module = capsys.readouterr().out
+        assert "memref<2x2xi32, #tpu.memory_space<smem>>" in module
+        assert module.count("prng_set_seed_32") == (9 if keys.dtype.name == "key<pl>" else 0)
+    for size in ((8,), (3, 4)):
+        with pytest.raises(ValueError, match="sample_block: "):
+            pltpu.sample_block(jax.random.uniform, key, size, (2, 4), (8, 8), (0, 0))
 
 
 def test_arguments_that_are_none_or_trees():

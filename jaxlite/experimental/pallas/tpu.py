@@ -14,6 +14,7 @@ from jaxlite.experimental.pallas import dma as _dma
 from jaxlite.experimental.pallas import pipeline as _pipeline
 from jaxlite.experimental.pallas import specs as _specs
 from jaxlite.experimental.pallas import tpu_functions as _functions
+from jaxlite.experimental.pallas import tpu_keys as _keys
 from jaxlite.experimental.pallas.helpers import reciprocal as reciprocal
 from jaxlite.experimental.pallas.primitives import load as _load
 from jaxlite.experimental.pallas.primitives import store as store
@@ -154,6 +155,7 @@ get_tpu_info, get_tpu_info_for_chip, is_tpu_device = _chips.get_tpu_info, _chips
 TensorCoreMesh, create_tensorcore_mesh, core_barrier = _cores.TensorCoreMesh, _cores.create_tensorcore_mesh, _cores.core_barrier
 run_on_first_core = _cores.run_on_first_core
 emit_pipeline = _pipeline.emit_pipeline
+sample_block, to_pallas_key = _keys.sample_block, _keys.to_pallas_key
 bitcast, einshape, roll = _functions.bitcast, _functions.einshape, _functions.roll
 pack_elementwise, unpack_elementwise = _functions.pack_elementwise, _functions.unpack_elementwise
 prng_random_bits, prng_seed = _functions.prng_random_bits, _functions.prng_seed

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from lowering.host_memory import keep_freed
 from lowering.protobuf import fields, message
 
 # XLA logs two lines per client at INFO; it reads this once, when the extension loads.
@@ -220,7 +221,6 @@ def tuple_sharding(shardings: Sequence[Any]) -> Any:
 
 # --- clients and devices -----------------------------------------------------------------------------
 
-_LARGEST_KEPT = 31 << 20  # bytes: below 32 MiB, with what the C library adds
 _THREADS, _PROGRAMS = "NPROC", 2  # XLA's variable for the size of its pools; programs on a device that may wait at a time
 
 
@@ -229,22 +229,12 @@ def make_cpu_client(num_devices: int | None = None, peers: Any = None) -> Any:
     it runs programs together with others."""
     if "jaxlib.xla_client" in sys.modules:  # where custom calls may be waiting for their platform
         _load_custom_calls()
-    _keep_freed_memory()
+    keep_freed()
     with _more_threads(num_devices or forced_devices()):
         if peers is None:
             return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=num_devices)
         return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=num_devices, distributed_client=peers.store,
                                         node_id=peers.number, num_nodes=peers.size, collectives=peers.collectives)
-
-
-def _keep_freed_memory() -> None:
-    """Have the C library keep the memory of what a call frees, for the next call.
-
-    glibc gives blocks of 128 KiB or more back to the system, and takes new ones whose pages are zeroed one by one when they are
-    first written, until a larger block was freed: then it keeps blocks up to that size, and twice as much in all. So one is
-    freed, whose pages do not exist, of the largest size for which it does that.
-    """
-    np.empty(_LARGEST_KEPT, np.uint8)
 
 
 def forced_devices() -> int:

@@ -605,7 +605,8 @@ def _write_factor(product: _Value, found: dict[Any, str], in_loop: bool) -> None
             return
         count, repeated = products.count(eqn), eqn.invars
     for value in product.operands:
-        if value.var in repeated and value.is_loop and not value.is_result and value.weight:
+        # What a loop stacks is a result, but only the stack is written, and not what a product in the loop reads.
+        if value.var in repeated and value.is_loop and value.weight and (in_loop or not value.is_result):
             saved = (count - value.size) * (_work_of(value) - _traffic(value))
             if saved > (_REPEATED_FACTOR if len(value.users) == 1 else _REPEATED_IF_WRITTEN):
                 found.setdefault(value.var, f"computed again for each row of a product ({value.name} of {value.size} elements)")

@@ -77,7 +77,8 @@ _COLLECTED_ROW = range(17, 65)  # elements of a row, far from each other where t
 _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on repeated rows count, and sums across rows
 _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
-_PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each
+_PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each,
+_PAIR_WORK = 8  # which takes so many times as long as a sum across rows
 _HALF_VECTORS = (15, *range(20, 24), *range(28, 32))  # elements of a row that leave half a vector of eight over, or more
 _ROUNDED_ROW = range(6, 17)  # elements of a row of bfloat16 that is summed up or multiplied
 _FACTORED_ROW = range(24, 64)  # elements of a row of matrices that a library factors, where turning them takes time beside that
@@ -148,13 +149,16 @@ def _is_in_short_rows(step: _Step) -> bool:
     return step.row in _SHORT_ROWS and step.name in ELEMENTWISE and (step.is_costly or step.row <= _SHORTEST_ROW)
 
 
-def _is_in_rows_to_unroll(step: _Step) -> bool:
-    """Whether it moves or reduces rows that are slow unless LLVM unrolls them, whatever it costs to compute them."""
-    eqn = step.eqn
-    return (_reduces_across_rows(eqn, step.in_loop) or _reduces_pairs(eqn) or _slides_across_rows(eqn, step.in_loop)
-            or _rounds_steps(eqn) or _sums_half_vectors(eqn, step.values.costly) or _reads_columns(eqn)
-            or step.name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW
-            or step.name == "cholesky" and step.row in _FACTORED_ROW)
+def _in_rows_to_unroll(step: _Step) -> float:
+    """The elements of rows that are slow to move or reduce unless LLVM unrolls them, whatever it costs to compute them."""
+    eqn, count = step.eqn, step.turns * step.eqn.invars[0].aval.size if step.eqn.invars else 0
+    if _reduces_pairs(eqn):
+        return _PAIR_WORK * count
+    is_slow = (_reduces_across_rows(eqn, step.in_loop) or _slides_across_rows(eqn, step.in_loop)
+               or _rounds_steps(eqn) or _sums_half_vectors(eqn, step.values.costly) or _reads_columns(eqn)
+               or step.name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW
+               or step.name == "cholesky" and step.row in _FACTORED_ROW)
+    return count if is_slow else 0.0
 
 
 def _in_equal_rows(step: _Step) -> float:
@@ -178,7 +182,7 @@ _SUMS: dict[str, Callable[[_Step], float]] = {
     "in short rows": lambda step: step.done if _is_in_short_rows(step) else 0.0,
     "in few vectors": lambda step: step.done if step.name == "log1p" and step.in_loop and step.row in _FEW_VECTORS else 0.0,
     "in equal rows": _in_equal_rows,
-    "in rows to unroll": lambda step: step.turns * step.eqn.invars[0].aval.size if _is_in_rows_to_unroll(step) else 0.0,
+    "in rows to unroll": _in_rows_to_unroll,
     "shifting": lambda step: step.done if _shifts(step.eqn) else 0.0,
     "starting rows": lambda step: step.done if _starts_rows(step.eqn) else 0.0,
     "not in long loops": _not_in_long_loops,

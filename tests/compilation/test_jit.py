@@ -945,6 +945,33 @@ def test_the_memory_of_a_freed_array_is_kept_for_the_next():
     assert place == "[heap]\n"  # and not a mapping of its own, which is given back
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about glibc's memory")
+def test_a_thread_keeps_the_memory_of_a_block_for_which_it_made_a_region():
+    faults = run_python("""if True:
+        import ctypes, resource, threading
+        import jaxlite
+        jaxlite.devices()
+        library = ctypes.CDLL(None)
+        library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+        library.free.argtypes, size = [ctypes.c_void_p], 24 << 20
+
+        def run():
+            for _ in range(2):
+                library.malloc(size)  # they fill most of the thread's first region
+            for turn in range(3):
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+                block = library.malloc(size)
+                ctypes.memset(block, 1, size)
+                library.free(block)
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        """)
+    assert int(faults) < 100  # a fault for each of 6000 pages if the region is given back
+
+
 def test_making_a_jitted_function_is_cheap():
     jit(double)
     best = min(_time(lambda: jit(double)) for _ in range(5))

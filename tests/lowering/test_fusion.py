@@ -243,6 +243,9 @@ def test_factors_of_small_products_in_loops_are_not_computed_again_for_each_colu
 
     assert written(jnp.sin) == [(20, 10)] and written(lambda x: x + 1) == []
     assert written(jnp.sin, steps=0) == []  # the library reads it from memory
+    keep = lambda x, _: (jnp.sin(x) @ MATRIX, jnp.sin(x))
+    stacked = barriers(lambda x: lax.scan(keep, x, None, 5), np.ones((20, 10), np.float32))
+    assert any("row of a product" in why for why in stacked.values())
 
 
 def test_what_triangles_were_solved_for_is_written_before_it_is_summed_up():

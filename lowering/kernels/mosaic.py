@@ -71,6 +71,7 @@ class MosaicKernel(Kernel):
     mesh_axes: Mapping[Any, tuple[int, int]] = {}  # by name: the distance of neighbours along it, and its size
     communicates = False  # with other devices
     has_barrier = False
+    colors: Sequence[Any] = ()  # of results, the memory that XLA is to put them in
 
     @staticmethod
     def check(shape: Sequence[int]) -> None:
@@ -374,15 +375,18 @@ def module_text(name: str, jaxpr: Any, mapping: Any, compiler_params: Any,
             raise LoweringError(f"the block of {block.origin} has a dimension that the Pallas Mosaic TPU lowering does not "
                                 f"support: {block.block_shape}")
         seen = [type(dim).__name__ != "Squeezed" for dim in block.block_shape]
-        whole = _space(block.memory_space) in ("any", "hbm")  # the kernel gets the whole array in its memory
+        whole = _space(block.memory_space) in ("any", "hbm", "semaphore_mem")  # the kernel gets the whole array in its memory
         sizes = block.array_aval.shape if whole else block.sizes
-        blocks.append(window(f"%b{place}", sizes, seen, block.array_aval.dtype, block.memory_space))
+        blocks.append(window(f"%b{place}", sizes, seen, block.ref_aval.dtype, block.memory_space))
         bounds = f"array<i64: {', '.join(map(str, blocks[-1].shape))}>"
         windows.append("{}" if whole else f"{{transform_indices = @transform_{place}, window_bounds = {bounds}{_kind(block)}"
                        f"{_buffers(block)}}}")
         functions.append(_place(place, block, names, ids[:len(mapping.grid)], scalars))
     scratch = [window(f"%m{place}", aval.shape, [True] * len(aval.shape), aval.dtype, aval.memory_space)
                for place, aval in enumerate(mapping.scratch_avals)]
+    outs = mapping.block_mappings[mapping.num_inputs:]
+    k.colors = [{"color": _COLORS[str(block.array_space)], **({"shape_index": [place]} if len(outs) > 1 else {})}
+                for place, block in enumerate(outs) if block.array_space is not None]
     k.program(jaxpr, [*scalars, *blocks, *scratch])
     arguments = ", ".join([*(f"{each}: i32" for each in names), *(f"{each.name}: {each.type}" for each in (
         *scalars, *blocks, *scratch))])
@@ -430,6 +434,7 @@ def _place(number: int, block: Any, names: Sequence[str], ids: Sequence[Value], 
     return f"  func.func @transform_{number}({arguments}) -> ({types}) {{\n{lines}    return {returns}\n  }}\n"
 
 
+_COLORS = {"hbm": 0, "vmem": 1, "semaphore_mem": 2, "smem": 4}  # of memories, in XLA
 _PASSED_ON = ("allow_input_fusion", "internal_scratch_in_bytes", "collective_id")
 _IF_NOT_DEFAULT = {"disable_bounds_checks": False, "disable_semaphore_checks": False, "skip_device_barrier": False,
                    "shape_invariant_numerics": True}
@@ -453,6 +458,8 @@ def call_config(text: str, kernel: MosaicKernel, params: Any, cost: Any) -> str:
     config |= {name: of(name) for name, default in _IF_NOT_DEFAULT.items() if of(name, default) != default}
     if kernel.communicates or kernel.has_barrier:
         config["has_communication"] = True
+    if kernel.colors:
+        config["output_memory_space_colors"] = kernel.colors
     if cost is not None:
         config["cost_estimate"] = {name: int(getattr(cost, name)) for name in (
             "flops", "transcendentals", "bytes_accessed", "remote_bytes_transferred")}

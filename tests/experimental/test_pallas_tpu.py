@@ -273,6 +273,34 @@ def test_views_of_memory(capsys):
         assert re.search(part, module, re.DOTALL), part
 
 
+def test_semaphores_and_memories_of_results():
+    """A kernel begins a copy, another one waits for its end."""
+    sem = pl.BlockSpec(memory_space=pltpu.SEMAPHORE)
+
+    def both(x, **options):
+        def start(x, _, o, copied, counts):
+            pltpu.make_async_copy(x, o, copied).start()
+            pl.semaphore_signal(counts.at[1], 3)
+
+        def done(o, copied, counts, x, _, total):
+            pltpu.make_async_copy(x, o, copied).wait()
+            pl.semaphore_wait(counts.at[1], 1)
+            total[0] = pl.semaphore_read(counts.at[1])
+
+        x, out, copied, counts = pl.pallas_call(
+            start, [x, pltpu.HBM(x.shape, x.dtype), pltpu.SemaphoreType.DMA(()), pltpu.SemaphoreType.REGULAR((2,))],
+            in_specs=[ANY], out_specs=[ANY, ANY, sem, sem], input_output_aliases={0: 0}, **options)(x)
+        assert copied.dtype == pltpu.SemaphoreType.DMA(()).dtype and repr(counts.dtype) == "sem" and counts.shape == (2,)
+        return pl.pallas_call(done, [out, Shape((1,), I)], in_specs=[ANY, sem, sem, ANY], out_specs=[
+            ANY, pl.BlockSpec(memory_space=pltpu.SMEM)], input_output_aliases={0: 0}, **options)(out, copied, counts, x)
+
+    out, total = jax.jit(partial(both, interpret=True))(X)
+    np.testing.assert_array_equal(out, X)
+    assert total.tolist() == [2]
+    assert mosaic_config(both, X)["custom_call_config"]["output_memory_space_colors"] == [
+        {"color": 0, "shape_index": [1]}, {"color": 2, "shape_index": [2]}, {"color": 2, "shape_index": [3]}]
+
+
 def test_keys_in_kernels(capsys):
     """The words are those that JAX gives; blocks do not change what is drawn."""
     key = pltpu.to_pallas_key(jax.random.key(3))

@@ -126,17 +126,20 @@ def _named(fun: Any) -> str:
 
 def _mapping(spec: Any, aval: Any, grid: tuple[Any, ...], index_args: Any, origin: str) -> BlockMapping:
     space = None if type(aval) is ShapedArray else getattr(aval, "memory_space", None)
+    array_space = None
     if isinstance(aval, MemoryRef):
-        aval = aval.inner_aval
+        aval, array_space = aval.inner_aval, space
     if spec is no_block_spec:
         spec = BlockSpec()
     if not isinstance(spec, BlockSpec):
         raise TypeError(f"the spec of {origin} is not a BlockSpec: {spec!r}")
     dims = block_dims(spec, aval.shape, origin)
     space = spec.memory_space if spec.memory_space is not None else space
+    if isinstance(aval.dtype, specs.SemaphoreDType):
+        space = array_space = specs.SemaphoreSpace(aval.dtype.kind)
     return BlockMapping(dims, _place(spec, dims, grid, index_args, origin), aval,
                         MemorySpace.DEFAULT if space is None else None if space is specs.UNSAID else space, origin,
-                        spec.pipeline_mode)
+                        spec.pipeline_mode, array_space)
 
 
 def _spread_specs(given: Any, tree: Any, paths: Sequence[Any], what: str, values: str) -> list[Any]:
@@ -164,7 +167,7 @@ def _out_aval(leaf: Any) -> Any:
         return leaf
     if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         raise ValueError(f"Invalid out_shape type: {type(leaf)}")
-    return ShapedArray(tuple(leaf.shape), dtypes.canonicalize_dtype(leaf.dtype))
+    return ShapedArray(tuple(leaf.shape), dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True))
 
 
 def _scratch_aval(leaf: Any) -> AbstractRef:

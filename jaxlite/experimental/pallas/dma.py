@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxlite.core.aval import AbstractRef, Ints, ShapedArray, shaped_array
 from jaxlite.core.discharge import discharges
+from jaxlite.core.dtypes import extended
 from jaxlite.core.effects import REF
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import JaxprEqn
@@ -23,7 +24,7 @@ from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.experimental.pallas.helpers import run_scoped
 from jaxlite.experimental.pallas.primitives import parts
-from jaxlite.experimental.pallas.specs import SemaphoreSpace
+from jaxlite.experimental.pallas.specs import SemaphoreDType, SemaphoreSpace
 from jaxlite.lax import elementwise as ew
 from jaxlite.lax import parallel
 from jaxlite.lax.reductions import argmax, reduce_or, reduce_sum
@@ -54,6 +55,11 @@ class Semaphores:
     kind: str
     shape: Ints = ()
 
+    @property
+    def dtype(self) -> SemaphoreDType:
+        """The dtype of an array of them, which a kernel may have as a result."""
+        return _DTYPES[self.kind]
+
     def get_ref_aval(self) -> AbstractRef:
         """The type of a Ref of them; interpreted they are counters."""
         return AbstractRef(ShapedArray(self.shape, _i32), SemaphoreSpace(self.kind))
@@ -74,12 +80,20 @@ class SemaphoreType(enum.Enum):
         return self().get_ref_aval()
 
 
-class semaphore:
+class semaphore(extended):
     """The type of semaphores that count; `pallas.tpu.SemaphoreType.REGULAR` allocates them."""
 
 
-class dma_semaphore:
+class dma_semaphore(extended):
     """The type of semaphores of copies; `pallas.tpu.SemaphoreType.DMA` allocates them."""
+
+
+class barrier_semaphore(extended):
+    """The type of semaphores by which devices meet."""
+
+
+_DTYPES = {kind: SemaphoreDType(kind, scalar) for kind, scalar in (
+    ("regular", semaphore), ("dma", dma_semaphore), ("barrier", barrier_semaphore))}
 
 
 class DeviceIdType(enum.Enum):

@@ -17,10 +17,10 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, once_f
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import aval_of
 from jaxlite.experimental.pallas.discharge import fresh_value, place_as_operands, unknown
-from jaxlite.experimental.pallas.specs import BlockMapping, GridMapping, Indirect, Squeezed
+from jaxlite.experimental.pallas.specs import BlockMapping, GridMapping, Indirect, SemaphoreDType, Squeezed
 from jaxlite.lax import elementwise as ew
 from jaxlite.lax.control_flow.while_loop import fori_loop
-from jaxlite.lax.shaping import convert, full, reshape
+from jaxlite.lax.shaping import convert, convert_element_type, full, reshape
 from jaxlite.lax.slicing import dynamic_slice, dynamic_update_slice
 from jaxlite.lax.slicing import slice as cut
 from lowering.rules import register_decomposition
@@ -41,9 +41,9 @@ def interpreted(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_ava
     count = mapping.num_inputs
     in_blocks, out_blocks = mapping.block_mappings[:count], mapping.block_mappings[count:]
     start = {target: operands[dynamic + index] for index, target in input_output_aliases}
-    arrays = [_extended(array, block) for array, block in zip(inputs, in_blocks, strict=True)]
-    results = [_extended(start[index] if index in start else fresh(aval.shape, aval.dtype), block)
-               for index, (aval, block) in enumerate(zip(out_avals, out_blocks, strict=True))]
+    arrays = [_extended(_counts(array), block) for array, block in zip(inputs, in_blocks, strict=True)]
+    results = [_extended(_counts(start[index]) if index in start else fresh_value(block.array_ref, fresh), block)
+               for index, block in enumerate(out_blocks)]
     scratch = [fresh_value(aval, fresh) for aval in mapping.scratch_avals]
     axes = mapping.kernel_axes
     kernel = discharge_jaxpr(place_as_operands(jaxpr, len(axes)))
@@ -76,7 +76,13 @@ def interpreted(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_ava
         carry = run(np.int32(0), carry)
     elif mapping.steps:
         carry = fori_loop(0, mapping.steps, run, carry)
-    return [_trimmed(array, block) for array, block in zip(carry, out_blocks, strict=False)]
+    return [convert_element_type(found, aval.dtype) if isinstance(aval.dtype, SemaphoreDType) else found
+            for found, aval in zip(map(_trimmed, carry, out_blocks), out_avals, strict=True)]
+
+
+def _counts(array: Any) -> Any:
+    """What a kernel gets for an array: for semaphores their counts."""
+    return convert_element_type(array, np.dtype(np.int32)) if isinstance(array.dtype, SemaphoreDType) else array
 
 
 @once_for_each

@@ -70,6 +70,21 @@ class SemaphoreSpace:
         return "semaphore_mem"
 
 
+class SemaphoreDType(dtypes.ExtendedDType):
+    """The dtype of semaphores of a kind, as kernels pass them on to others; behind one is an int32, the count."""
+
+    def __init__(self, kind: str, scalar: type):
+        self.kind, self.type = kind, scalar
+        self.name = {"regular": "sem", "dma": "dma_sem", "barrier": "barrier_sem"}[kind]
+
+    class _rules:
+        allow_conversion = True
+
+    def physical_element(self) -> ShapedArray:
+        """The type of the count."""
+        return ShapedArray((), np.dtype(np.int32))
+
+
 @dataclass(frozen=True)
 class MemoryRef:
     """The type of a Ref to allocate: `inner_aval`, the type of its value, and its `memory_space`."""
@@ -294,6 +309,7 @@ class BlockMapping:
     memory_space: Any
     origin: str
     pipeline_mode: Any = None
+    array_space: Any = None  # the memory that the whole array is in, if that is asked for
 
     @property
     def sizes(self) -> Ints:
@@ -308,7 +324,13 @@ class BlockMapping:
     @property
     def ref_aval(self) -> AbstractRef:
         """The type of the Ref that a kernel gets."""
-        return AbstractRef(ShapedArray(self.ref_shape, self.array_aval.dtype), self.memory_space)
+        dtype = np.dtype(np.int32) if isinstance(self.memory_space, SemaphoreSpace) else self.array_aval.dtype
+        return AbstractRef(ShapedArray(self.ref_shape, dtype), self.memory_space)
+
+    @property
+    def array_ref(self) -> AbstractRef:
+        """The type of a Ref to the whole array, as kernels see it."""
+        return AbstractRef(self.array_aval.update(dtype=self.ref_aval.dtype), self.memory_space)
 
     @property
     def padding(self) -> tuple[tuple[int, int], ...]:

@@ -223,7 +223,13 @@ def copies(x_ref, o_ref, buffer, copied, ready):
 
 def pipeline(x_ref, y_ref, o_ref):
     block = Spec((8, 128), lambda i, j: (i, j))
-    pltpu.emit_pipeline(add, grid=(4, 2), in_specs=[block, block], out_specs=[block])(x_ref, y_ref, o_ref)
+    run, make = pltpu.emit_pipeline_with_allocations(add, grid=(4, 2), in_specs=[block.replace(
+        pipeline_mode=pl.Buffered(3)), block], out_specs=[block])
+    pl.run_scoped(lambda buffers: run(x_ref, y_ref, o_ref, allocations=buffers), make(x_ref, y_ref, o_ref))
+    more = pltpu.emit_pipeline(lambda x, o: o.__setitem__(..., x[...] + o[...]), grid=(4, 2), in_specs=[block],
+                               out_specs=[block])
+    pl.run_scoped(lambda *buffers: more(x_ref, o_ref, allocations=buffers), pltpu.BufferedRef.input(block, F, 1),
+                  pltpu.BufferedRef.input_output(block, F))
 
 
 def pieces(x_ref, o_ref, p_ref):

@@ -79,6 +79,41 @@ def test_pipeline(rows):
     np.testing.assert_array_equal(total, picked)
 
 
+@pytest.mark.parametrize("counts", [(1, 1), (2, 2), (4, 2)])
+def test_buffers_of_a_pipeline(counts):
+    """Blocks that come back, a grid of a traced size, outputs that are read before, buffers that two pipelines share."""
+    def kernel(order_ref, count_ref, x_ref, start_ref, o_ref, sum_ref):
+        def double(x_ref, o_ref):
+            o_ref[...] = x_ref[...] * 2
+
+        def add(x_ref, sum_ref):
+            sum_ref[...] += x_ref[...]
+
+        rows = pl.BlockSpec((1, 4), lambda i: (order_ref[i], 0), pipeline_mode=pl.Buffered(counts[0]))
+        pairs = pl.BlockSpec((1, 4), lambda i: (i // 2, 0), pipeline_mode=pl.Buffered(counts[1]))
+        run, make = pltpu.emit_pipeline_with_allocations(double, grid=(count_ref[0],), in_specs=[rows], out_specs=[pairs])
+        assert [each.buffer_count for each in make(x_ref, o_ref)] == list(counts)
+        pltpu.sync_copy(start_ref, sum_ref)
+
+        def with_buffers(buffers, sums):
+            run(x_ref, o_ref, allocations=buffers)
+            total = pltpu.emit_pipeline(add, grid=(count_ref[0],), in_specs=[rows], out_specs=[rows])
+            total(x_ref, sum_ref, allocations=(buffers[0], sums), body_prologue=lambda: pl.program_id(0))
+
+        pl.run_scoped(with_buffers, make(x_ref, o_ref), pltpu.BufferedRef.input_output(rows, F, counts[1]))
+
+    scalars, x = pl.BlockSpec(memory_space=pltpu.SMEM), X[:4, :4]
+    for order in ([3, 3, 1, 1, 1, 0, 3], [2, 1], []):
+        out, total = call(kernel, [Shape((4, 4), F)] * 2, np.array([*order, 0], np.int32), np.array([len(order)], np.int32), x,
+                          -x, in_specs=[scalars, scalars, ANY, ANY], out_specs=[ANY] * 2)
+        expected, expected_total = np.full((4, 4), np.nan), -x
+        for step, row in enumerate(order):
+            expected[step // 2] = 2 * x[row]
+            expected_total = expected_total + np.eye(4)[row][:, None] * x
+        np.testing.assert_array_equal(out, expected)
+        np.testing.assert_array_equal(total, expected_total)
+
+
 def test_cores():
     mesh = pltpu.create_tensorcore_mesh("core", num_cores=2)
     assert mesh == pltpu.TensorCoreMesh(axis_name="core", num_cores=2) and mesh.axis_names == ("core",)
@@ -182,6 +217,10 @@ ERRORS = {
     "works on a semaphore": lambda x, o, s: pl.semaphore_signal(o, 1),
     r"works on one semaphore, got \(2,\)": lambda x, o, s: pl.semaphore_wait(s),
     "parts of one shape and dtype": lambda x, o, s: pltpu.async_copy(x.at[0], o, s.at[0]),
+    "a BufferedRef for each of 1 inputs and 0 outputs": lambda x, o, s: pltpu.emit_pipeline(
+        lambda x: None, grid=2, in_specs=[pl.BlockSpec((4, 8))])(x, allocations=[x]),
+    "buffer_count is at least 1, got 0": lambda x, o, s: pltpu.BufferedRef.input(pl.BlockSpec((4, 8)), F, 0),
+    "the spec needs a block_shape": lambda x, o, s: pltpu.BufferedRef.output(pl.BlockSpec(), F),
     "has specs for 1 inputs": lambda x, o, s: pltpu.emit_pipeline(lambda x: None, grid=2, in_specs=[pl.BlockSpec((4, 8))])(),
     "both specified or not": lambda x, o, s: pltpu.roll(x[...], 1, 0, stride=1),
 }

@@ -50,6 +50,7 @@ _REASONS = {
     "jax.experimental.mesh_utils.": "it is about coordinates of TPU chips, which jaxlite does not use",
     "jax.experimental.ode.": "a step of it, and imports of the module",
     "jax.experimental.scheduling_groups.": "they are the steps of JAX's rules for it",
+    "jax.experimental.pallas.get_global": "JAX has it for Mosaic GPU and sparse cores alone",
     "jax.experimental.rnn.": "the rest of the module are cuDNN's primitives; `lstm` is a scan here, on every platform",
     "jax.experimental.sparse.": "a step of JAX's `sparsify`, and names for cuSPARSE",
     "jax.experimental.multihost_utils.": "the rest of the module is its implementation",

@@ -70,8 +70,11 @@ class MosaicKernel(Kernel):
     axes: Sequence[int] = ()  # of the grid, as the kernel counts them
     mesh_axes: Mapping[Any, tuple[int, int]] = {}  # by name: the distance of neighbours along it, and its size
     communicates = False  # with other devices
-    has_barrier = False
     colors: Sequence[Any] = ()  # of results, the memory that XLA is to put them in
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.barriers: set[int | None] = set()  # the tags of the barrier semaphores that the kernel uses
 
     @staticmethod
     def check(shape: Sequence[int]) -> None:
@@ -378,6 +381,7 @@ def module_text(name: str, jaxpr: Any, mapping: Any, compiler_params: Any,
         whole = _space(block.memory_space) in ("any", "hbm", "semaphore_mem")  # the kernel gets the whole array in its memory
         sizes = block.array_aval.shape if whole else block.sizes
         blocks.append(window(f"%b{place}", sizes, seen, block.ref_aval.dtype, block.memory_space))
+        _check_block(block, blocks[-1])
         bounds = f"array<i64: {', '.join(map(str, blocks[-1].shape))}>"
         windows.append("{}" if whole else f"{{transform_indices = @transform_{place}, window_bounds = {bounds}{_kind(block)}"
                        f"{_buffers(block)}}}")
@@ -416,6 +420,17 @@ def _kind(block: Any) -> str:
     return f", window_kind = #tpu.element_window<{low}, {high}>"
 
 
+def _check_block(block: Any, ref: Window) -> None:
+    """Raises: ValueError for a block that tiles of memory do not divide."""
+    if ref.space != "vmem" or any(type(dim).__name__ == "Element" for dim in block.block_shape):
+        return
+    wanted = [128 * (4 // min(ref.dtype.itemsize, 4))] if len(ref.shape) == 1 else [8, 128]
+    last = list(zip(ref.shape, block.array_aval.shape, strict=True))[-len(wanted):]
+    if any(size % tile and size != extent for (size, extent), tile in zip(last, wanted, strict=True)):
+        raise ValueError(f"the block of {block.origin}: on a TPU its last sizes are multiples of {wanted}, or those of the "
+                         f"array; got {ref.shape} of {block.array_aval.shape}")
+
+
 def _buffers(block: Any) -> str:
     """Whether a window has one buffer or two; Mosaic has no more."""
     word = {1: "synchronous", 2: "double_buffered"}.get(getattr(block.pipeline_mode, "buffer_count", 0))
@@ -435,7 +450,7 @@ def _place(number: int, block: Any, names: Sequence[str], ids: Sequence[Value], 
 
 
 _COLORS = {"hbm": 0, "vmem": 1, "semaphore_mem": 2, "smem": 4}  # of memories, in XLA
-_PASSED_ON = ("allow_input_fusion", "internal_scratch_in_bytes", "collective_id")
+_PASSED_ON = ("allow_input_fusion", "internal_scratch_in_bytes")
 _IF_NOT_DEFAULT = {"disable_bounds_checks": False, "disable_semaphore_checks": False, "skip_device_barrier": False,
                    "shape_invariant_numerics": True}
 
@@ -448,15 +463,18 @@ def call_config(text: str, kernel: MosaicKernel, params: Any, cost: Any) -> str:
     def of(name: str, default: Any = None) -> Any:
         return getattr(params, name, default)
 
-    if kernel.has_barrier != (of("collective_id") is not None) and (
-            kernel.has_barrier or not of("allow_collective_id_without_custom_barrier")):
-        raise ValueError("CompilerParams.collective_id is given if the kernel uses get_barrier_semaphore, and only then; got "
-                         f"{of('collective_id')}")
+    given = {each for each in (of("collective_id"), *kernel.barriers) if each is not None}
+    if len(given) != bool(kernel.barriers) and not (
+            len(given) == 1 and of("allow_collective_id_without_custom_barrier")):
+        raise ValueError("CompilerParams.collective_id is given if the kernel uses get_barrier_semaphore, and only then, or "
+                         f"as its tag; got {sorted(given)}")
     config: dict[str, Any] = {"body": base64.b64encode(xla.mosaic_bytes(text)).decode(), "needs_layout_passes": True,
                               "serialization_format": 1}
     config |= {name: of(name) for name in _PASSED_ON if of(name) is not None}
+    if given:
+        (config["collective_id"],) = given
     config |= {name: of(name) for name, default in _IF_NOT_DEFAULT.items() if of(name, default) != default}
-    if kernel.communicates or kernel.has_barrier:
+    if kernel.communicates or kernel.barriers:
         config["has_communication"] = True
     if kernel.colors:
         config["output_memory_space_colors"] = kernel.colors

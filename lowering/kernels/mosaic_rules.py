@@ -72,8 +72,8 @@ def _read(k: MosaicKernel, eqn: Any, ref: Window, *leaves: Any, args_tree: Any) 
 
 
 @lowers("get_barrier_semaphore")
-def _barrier_semaphore(k: MosaicKernel, eqn: Any) -> Any:
-    k.has_barrier = True
+def _barrier_semaphore(k: MosaicKernel, eqn: Any, *, tag: int | None) -> Any:
+    k.barriers.add(tag)
     ref = window(k.fresh(), (), [], _INT32, eqn.outvars[0].aval.memory_space)
     k.line(f"{ref.name} = tpu.sem_barrier : {ref.type}")
     return ref

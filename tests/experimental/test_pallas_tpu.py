@@ -15,6 +15,7 @@ import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.experimental import pallas as pl
 from jaxlite.experimental.pallas import tpu as pltpu
+from jaxlite.experimental.pallas import triton as plt
 
 F, I = jnp.float32, jnp.int32
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
@@ -201,7 +202,15 @@ def test_interpret_mode_by_context_and_chips():
     with pytest.raises(ValueError, match="Unsupported TPU device kind"):
         pltpu.get_tpu_info()
     device = jax.sharding.AbstractDevice("TPU7x", 1, "tpu")
-    assert not pltpu.is_tpu_device()
+    assert not pltpu.is_tpu_device() and not plt.is_gpu_device()
+    with pytest.raises(ValueError, match="not a GPU that is known: cpu"):
+        plt.get_gpu_info()
+    for kind, version in (("NVIDIA H100 80GB HBM3", "H100"), ("NVIDIA A100-SXM4-80GB", "A100"), ("NVIDIA L40", "L40")):
+        gpu = jax.sharding.AbstractDevice(kind, None, "gpu")
+        with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((1,), ("x",), abstract_device=gpu)):
+            assert plt.get_gpu_info() == plt.get_gpu_info_from_version(plt.GpuVersion[version])
+    assert plt.get_gpu_info_from_version(plt.GpuVersion.GB10) == plt.GpuInfo(
+        gpu_version=plt.GpuVersion.GB10, arch_name="12.1", compute_capability=121)
     with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((1,), ("x",), abstract_device=device)):
         info = pltpu.get_tpu_info()
         assert pltpu.is_tpu_device() and info.generation == 7 and info.sparse_core.num_lanes == 16 and info.is_split_chip
@@ -271,6 +280,14 @@ def test_parameters_and_costs_go_to_the_compiler():
         "needs_layout_passes": True, "serialization_format": 1, "allow_input_fusion": [True], "internal_scratch_in_bytes": 64,
         "disable_bounds_checks": True, "shape_invariant_numerics": False, "cost_estimate": {
             "flops": 1, "transcendentals": 2, "bytes_accessed": 3, "remote_bytes_transferred": 0}}}
+    meet = lambda x, o: pl.semaphore_wait(pltpu.get_barrier_semaphore(2), 1)
+    assert mosaic_config(pl.pallas_call(meet, Shape((8, 8), F)), X)["custom_call_config"]["collective_id"] == 2
+    rows = pl.BlockSpec((4, 8), lambda i: (i, 0))
+    blocks = pl.pallas_call(copy, Shape((8, 8), F), grid=2, in_specs=[rows], out_specs=rows)
+    with pytest.raises(ValueError, match=r"the block of args\[0\]: on a TPU its last sizes are multiples of \[8, 128\]"):
+        mosaic_config(blocks, X)
+    with pytest.raises(pltpu.LoweringException, match="sort"):
+        mosaic_config(pl.pallas_call(lambda x, o: o.__setitem__(..., jnp.sort(x[...])), Shape((8, 8), F)), X)
     for params in ({"collective_id": 1}, {"flags": {"a": "b"}}):
         with pytest.raises(ValueError, match=f"CompilerParams.{next(iter(params))}"):
             mosaic_config(pl.pallas_call(copy, Shape((8, 8), F), compiler_params=pltpu.CompilerParams(**params)), X)

@@ -173,6 +173,11 @@ def _device() -> tuple[str, int | None]:
     return device.device_kind, getattr(device, "num_cores", None) or 1
 
 
+def device_kind() -> str:
+    """The kind of the devices that a program is for."""
+    return _device()[0]
+
+
 def is_tpu_device() -> bool:
     """Whether the devices are TPUs that are known here: see `get_tpu_info`."""
     return _device()[0] in _KINDS

@@ -214,13 +214,16 @@ def _read(eqn: JaxprEqn, values: list[Any]) -> Any:
 
 
 get_barrier_semaphore_p = Primitive("get_barrier_semaphore")
-get_barrier_semaphore_p.def_effectful_abstract_eval(lambda: (SemaphoreType.BARRIER.get_ref_aval(), _REF))
+get_barrier_semaphore_p.def_effectful_abstract_eval(lambda *, tag: (SemaphoreType.BARRIER.get_ref_aval(), _REF))
 discharges(get_barrier_semaphore_p)(lambda eqn, values: ([np.int32(0)], {}))
 
 
-def get_barrier_semaphore() -> Any:
-    """The semaphore by which kernels with one `collective_id` meet on all devices."""
-    return get_barrier_semaphore_p.bind()
+def get_barrier_semaphore(tag: int | None = None) -> Any:
+    """The semaphore by which kernels with one `collective_id` meet on all devices.
+
+    Args: `tag`, the id, instead of `CompilerParams(collective_id=)`.
+    """
+    return get_barrier_semaphore_p.bind(tag=None if tag is None else int(tag))
 
 
 # --- copies ------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from jaxlite.experimental.pallas.primitives import store as store
 from jaxlite.experimental.pallas.specs import InterpretParams as InterpretParams
 from jaxlite.experimental.pallas.specs import TpuMemorySpace as MemorySpace
 from jaxlite.experimental.pallas.specs import forced_interpret as _forced
+from lowering.module import LoweringError as _LoweringError
 
 VMEM, VMEM_SHARED, SMEM = MemorySpace.VMEM, MemorySpace.VMEM_SHARED, MemorySpace.SMEM
 CMEM, SEMAPHORE, HBM = MemorySpace.CMEM, MemorySpace.SEMAPHORE, MemorySpace.HBM
@@ -146,6 +147,7 @@ def reset_tpu_interpret_mode_state() -> None:
 
 # --- functions from elsewhere ------------------------------------------------------------------------
 
+LoweringException = _LoweringError
 SemaphoreType, dma_semaphore = _dma.SemaphoreType, _dma.dma_semaphore
 async_copy, async_remote_copy, sync_copy = _dma.async_copy, _dma.async_remote_copy, _dma.sync_copy
 make_async_copy, make_async_remote_copy = _dma.make_async_copy, _dma.make_async_remote_copy

@@ -80,8 +80,14 @@ def _bitcast_aval(x: Any, *, ty: Any) -> Any:
 decomposes(bitcast_p)(lambda x, *, ty: with_bits(x, ty))
 
 
-def bitcast(x: Any, ty: Any) -> Any:
-    """The bits of an array as another dtype; if its width differs, the axis before the last is longer or shorter."""
+def bitcast(x: Any, ty: Any, dim: int = -2) -> Any:
+    """The bits of an array as another dtype; if its width differs, the axis before the last is longer or shorter.
+
+    Raises: NotImplementedError for another axis `dim`.
+    """
+    rank = aval_of(x).ndim
+    if rank > 1 and dim % rank != rank - 2:
+        raise NotImplementedError(f"bitcast along the axis {dim} of an array with {rank} axes: it is the one before the last")
     return bitcast_p.bind(x, ty=dtypes.canonicalize_dtype(ty))
 
 

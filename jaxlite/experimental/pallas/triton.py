@@ -10,14 +10,20 @@ from jaxlite.core.aval import ShapedArray
 from jaxlite.core.dtypes import canonicalize_dtype
 from jaxlite.experimental.pallas import primitives as _p
 from jaxlite.experimental.pallas import specs as _specs
+from jaxlite.experimental.pallas.gpus import GpuInfo as GpuInfo
+from jaxlite.experimental.pallas.gpus import GpuVersion as GpuVersion
+from jaxlite.experimental.pallas.gpus import get_gpu_info as get_gpu_info
+from jaxlite.experimental.pallas.gpus import get_gpu_info_from_version as get_gpu_info_from_version
+from jaxlite.experimental.pallas.gpus import is_gpu_device as is_gpu_device
 from jaxlite.experimental.pallas.primitives import AtomicOpType as _Kind
 from jaxlite.experimental.pallas.primitives import atomic_cas as atomic_cas
 from jaxlite.experimental.pallas.primitives import load as load
 from jaxlite.experimental.pallas.primitives import store as store
 from jaxlite.lax.dot import dot as _dot
 
-__all__ = ["CompilerParams", "approx_tanh", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
-           "atomic_xchg", "atomic_xor", "debug_barrier", "dot", "elementwise_inline_asm", "load", "max_contiguous", "store"]
+__all__ = ["CompilerParams", "GpuInfo", "GpuVersion", "approx_tanh", "atomic_add", "atomic_and", "atomic_cas", "atomic_max",
+           "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "debug_barrier", "dot", "elementwise_inline_asm",
+           "get_gpu_info", "get_gpu_info_from_version", "is_gpu_device", "load", "max_contiguous", "store"]
 __dir__ = lambda: __all__
 
 

@@ -16,11 +16,11 @@ line is shifted, and what is computed of it again, in one kernel, this code is l
 SHORT_LOOPS does not do for costly functions in rows of 2 to 7 elements, and in some longer ones, which are too much code for
 this limit, for a sine of a short row that is computed again for each of many rows (LLVM sees that if it unrolls the row as a
 whole), for cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for
-reductions across rows that the library does not do, for those of pairs (`argmax`) along rows of 9 to 31, for those
-of bfloat16 along rows of 6 to 16, for running totals of 11 to 16 elements across rows or in loops, for sums of what costly
-functions give for a few rows of 15, 20 to 23 or 28 to 31 elements (the half vector at their end is computed one by one), and
-for an update of a single position: XLA's loop stores each element where it was, and only when it is unrolled does LLVM see that
-it has nothing to do. docs/fusion.md has the measurements.
+reductions across rows that the library does not do, for those of pairs (`argmax`) along rows of 9 to 31, for those of
+bfloat16 along rows of 6 to 16, for convolutions of dtypes that no library takes, for running totals of 11 to 16 elements
+across rows or in loops, for sums of what costly functions give for a few rows of 15, 20 to 23 or 28 to 31 elements (the half
+vector at their end is computed one by one), and for an update of a single position: XLA's loop stores each element where it
+was, and only when it is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on 
 _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
 _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each,
+_CONVOLVED_BY_LIBRARY = ("float32", "float16", "bfloat16")
 _PAIR_WORK = 8  # which takes so many times as long as a sum across rows
 _HALF_VECTORS = (15, *range(20, 24), *range(28, 32))  # elements of a row that leave half a vector of eight over, or more
 _ROUNDED_ROW = range(6, 17)  # elements of a row of bfloat16 that is summed up or multiplied
@@ -154,6 +155,9 @@ def _in_rows_to_unroll(step: _Step) -> float:
     eqn, count = step.eqn, step.turns * step.eqn.invars[0].aval.size if step.eqn.invars else 0
     if _reduces_pairs(eqn):
         return _PAIR_WORK * count
+    if step.name == "conv_general_dilated" and step.out.dtype.name not in _CONVOLVED_BY_LIBRARY:
+        kernel = eqn.invars[1].aval
+        return step.turns * step.out.size * kernel.size / max(1, kernel.shape[eqn.params["dimension_numbers"].rhs_spec[0]])
     is_slow = (_reduces_across_rows(eqn, step.in_loop) or _slides_across_rows(eqn, step.in_loop)
                or _rounds_steps(eqn) or _sums_half_vectors(eqn, step.values.costly) or _reads_columns(eqn)
                or step.name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW

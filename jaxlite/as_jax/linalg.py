@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxlite.flatten_util import ravel_pytree
-from jaxlite.lax.linalg import _symmetrized
+from jaxlite.lax.linalg.pieces import symmetrized
 from jaxlite.numpy import linalg
 from jaxlite.scipy.sparse.linalg import _GMRES, _gmres
 
 
 def symmetrize(x: Any) -> Any:
     """(x + x^H) / 2 of the last two axes."""
-    return _symmetrized("symmetrize", x)
+    return symmetrized("symmetrize", x)
 
 
 def _norm(x: Any) -> Any:

@@ -65,9 +65,10 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
                                   ("jaxlite.interpreters.partial_eval", "*")],  # asdex
     "lax": [("jaxlite.lax", "*")],  # pyscfad
     "lax.control_flow": [("jaxlite.lax", "scan")],  # pytensor
-    "lax.lax": [("jaxlite.lax.linalg", "_complex_basetype=_real_dtype"), ("jaxlite.as_jax.util", "_const=const"),  # gwkokab
+    "lax.lax": [("jaxlite.lax.linalg.pieces", "_complex_basetype=real_dtype"),  # pyscfad
+                ("jaxlite.as_jax.util", "_const=const"),  # gwkokab
                 ("jaxlite.lax", "*")],  # pyscfad
-    "lax.linalg": [("jaxlite.lax.linalg", "_H=_adjoint _T=_transposed"),  # pyscfad
+    "lax.linalg": [("jaxlite.lax.linalg.pieces", "_H=adjoint _T=transposed"),  # pyscfad
                    ("jaxlite.as_jax.lowering", "_broadcasting_select_hlo _nan_like_hlo"),
                    ("jaxlite.as_jax.linalg", "symmetrize"),
                    ("jaxlite.lax.linalg", "*")],  # unxt

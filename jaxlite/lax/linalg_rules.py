@@ -24,11 +24,25 @@ from jaxlite.core import dtypes
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as e
-from jaxlite.lax import linalg as la
 from jaxlite.lax import shaping, slicing
 from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.elementwise_rules import const, filled
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
+from jaxlite.lax.linalg.factors import (
+    cholesky_p,
+    cholesky_update_p,
+    geqrf_p,
+    hessenberg_p,
+    householder_product_p,
+    lu_p,
+    lu_pivots_to_permutation_p,
+    ormqr_p,
+    qr_p,
+    symmetric_product_p,
+    tridiagonal_p,
+)
+from jaxlite.lax.linalg.solvers import lu_solve, lu_solve_p, triangular_solve, triangular_solve_p, tridiagonal_solve_p
+from jaxlite.lax.linalg.spectra import eig_p, eigh_p, schur_p, svd_p
 from jaxlite.lax.reductions import reduce_max, reduce_sum
 from jaxlite.lax.triangles import masked, places
 from jaxlite.traces.batching import Axis, bring, bring_to_front
@@ -49,9 +63,8 @@ def _batch_in_front(primitive: Primitive) -> None:
         return (out, [0] * len(out)) if primitive.multiple_results else (out, 0)
 
 
-for _p in (la.cholesky_p, la.lu_p, la.lu_pivots_to_permutation_p, la.qr_p, la.geqrf_p,
-           la.householder_product_p, la.ormqr_p, la.hessenberg_p, la.tridiagonal_p, la.tridiagonal_solve_p, la.eig_p,
-           la.eigh_p, la.schur_p, la.svd_p):
+for _p in (cholesky_p, lu_p, lu_pivots_to_permutation_p, qr_p, geqrf_p, householder_product_p, ormqr_p, hessenberg_p,
+           tridiagonal_p, tridiagonal_solve_p, eig_p, eigh_p, schur_p, svd_p):
     _batch_in_front(_p)
 
 
@@ -70,17 +83,17 @@ def _batch_right_sides(primitive: Primitive) -> None:
         return shaping.reshape(primitive.bind(*args[:-1], shaping.reshape(b, merged), **params), shape), where
 
 
-_batch_right_sides(la.triangular_solve_p)
-_batch_right_sides(la.lu_solve_p)
+_batch_right_sides(triangular_solve_p)
+_batch_right_sides(lu_solve_p)
 
-for _p in (la.cholesky_update_p, la.symmetric_product_p):
+for _p in (cholesky_update_p, symmetric_product_p):
     rules_by_parts(_p)
-_batch_in_front(la.symmetric_product_p)
+_batch_in_front(symmetric_product_p)
 
-for _p in (la.geqrf_p, la.householder_product_p, la.ormqr_p, la.hessenberg_p, la.tridiagonal_p):
+for _p in (geqrf_p, householder_product_p, ormqr_p, hessenberg_p, tridiagonal_p):
     _p.no_jvp("it is given by reflectors, which are a detail of the method; differentiate qr, eigh or a product instead")
-la.schur_p.no_jvp("the form is not unique: differentiate eig, or a function that it is used for")
-def_zero(la.lu_pivots_to_permutation_p)
+schur_p.no_jvp("the form is not unique: differentiate eig, or a function that it is used for")
+def_zero(lu_pivots_to_permutation_p)
 
 # --- pieces ------------------------------------------------------------------------------------------
 
@@ -138,7 +151,7 @@ def _like(vector, x):
 
 
 def _solve_triangular(a, b, **options):
-    return la.triangular_solve(a, b, **options)
+    return triangular_solve(a, b, **options)
 
 
 def _hermitian(x, lower: bool):
@@ -164,8 +177,8 @@ def _permuted(x, permutation, axis: int):
 
 def _solve(a, b):
     """a^-1 b for general square matrices."""
-    factors, _, permutation = la.lu_p.bind(shaping.stop_gradient(a))
-    return la.lu_solve(a, factors, permutation, b)
+    factors, _, permutation = lu_p.bind(shaping.stop_gradient(a))
+    return lu_solve(a, factors, permutation, b)
 
 
 def _inverse_gaps(values, like):
@@ -177,11 +190,11 @@ def _inverse_gaps(values, like):
 # --- Cholesky and triangular systems -----------------------------------------------------------------
 
 
-@la.cholesky_p.def_jvp
+@cholesky_p.def_jvp
 def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """dL = L phi(L^-1 dA L^-H), phi the lower triangle with half of the diagonal [Murray]."""
     (x,), (dx,) = primals, tangents
-    factor = _triangle(la.cholesky_p.bind(x), lower=True)
+    factor = _triangle(cholesky_p.bind(x), lower=True)
     if type(dx) is Zero:
         return factor, zero_for(factor)
     inner = _solve_triangular(factor, _hermitian(dx, lower=True), left_side=True, lower=True)
@@ -190,27 +203,27 @@ def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any,
     return factor, _mm(factor, _triangle(half, lower=True))
 
 
-@la.triangular_solve_p.def_jvp
+@triangular_solve_p.def_jvp
 def _triangular_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lower: bool, unit_diagonal: bool,
                           left_side: bool, transpose_a: bool, conjugate_a: bool) -> tuple[Any, Any]:
     """dX = A^-1 (dB - dA X) [Giles], of dA the triangle that is read."""
     (a, b), (da, db) = primals, tangents
     params = dict(lower=lower, unit_diagonal=unit_diagonal, left_side=left_side, transpose_a=transpose_a,
                   conjugate_a=conjugate_a)
-    x = la.triangular_solve_p.bind(a, b, **params)
+    x = triangular_solve_p.bind(a, b, **params)
     total = db
     if type(da) is not Zero:
         da = _triangle(da, lower, int(unit_diagonal))
         da = _t(da) if transpose_a else da
         da = e.conj(da) if conjugate_a else da
         total = add_tangents(e.neg(_mm(da, x) if left_side else _mm(x, da)), db)
-    return x, zero_for(x) if type(total) is Zero else la.triangular_solve_p.bind(a, total, **params)
+    return x, zero_for(x) if type(total) is Zero else triangular_solve_p.bind(a, total, **params)
 
 
-@la.triangular_solve_p.def_transpose
+@triangular_solve_p.def_transpose
 def _triangular_solve_transpose(ct, a, b, *, transpose_a: bool, **params) -> list[Any]:
     assert is_linear(b) and not is_linear(a), "triangular_solve is linear in its second operand"
-    return [None, la.triangular_solve_p.bind(a, ct, transpose_a=not transpose_a, **params)]
+    return [None, triangular_solve_p.bind(a, ct, transpose_a=not transpose_a, **params)]
 
 
 # --- tridiagonal systems -----------------------------------------------------------------------------
@@ -234,36 +247,36 @@ def _tridiagonal_product(diagonals: Sequence[Any], x):
     return total
 
 
-@la.tridiagonal_solve_p.def_jvp
+@tridiagonal_solve_p.def_jvp
 def _tridiagonal_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
     """dX = A^-1 (dB - dA X), as for every linear system."""
     *diagonals, _ = primals
-    x = la.tridiagonal_solve_p.bind(*primals, **params)
+    x = tridiagonal_solve_p.bind(*primals, **params)
     product = _tridiagonal_product(tangents[:3], x)
     total = tangents[3] if type(product) is Zero else add_tangents(e.neg(product), tangents[3])
     if type(total) is Zero:
         return x, zero_for(x)
-    return x, la.tridiagonal_solve_p.bind(*diagonals, total, **params)
+    return x, tridiagonal_solve_p.bind(*diagonals, total, **params)
 
 
-@la.tridiagonal_solve_p.def_transpose
+@tridiagonal_solve_p.def_transpose
 def _tridiagonal_solve_transpose(ct, below, diagonal, above, b, **params) -> list[Any]:
     # The transposed matrix has below it what was above, one row further down.
-    solved = la.tridiagonal_solve_p.bind(_shift(above, 1, -1), diagonal, _shift(below, -1, -1), ct, **params)
+    solved = tridiagonal_solve_p.bind(_shift(above, 1, -1), diagonal, _shift(below, -1, -1), ct, **params)
     return [None, None, None, solved]
 
 
 # --- LU and QR ---------------------------------------------------------------------------------------
 
 
-@la.lu_p.def_jvp
+@lu_p.def_jvp
 def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """With Z = L^-1 P dA U^-1: dL = L tril(Z, -1), dU = triu(Z) U, as follows from P dA = dL U + L dU.
 
     Factors that are not square are completed by the identity; Z does not depend on the completion where it is used.
     """
     (x,), (dx,) = primals, tangents
-    packed, pivots, permutation = outs = la.lu_p.bind(x)
+    packed, pivots, permutation = outs = lu_p.bind(x)
     if type(dx) is Zero:
         return outs, [zero_for(out) for out in outs]
     rows, columns = aval_of(x).shape[-2:]
@@ -287,23 +300,23 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     return outs, [tangent, zero_for(pivots), zero_for(permutation)]
 
 
-@la.lu_solve_p.def_jvp
+@lu_solve_p.def_jvp
 def _lu_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, transpose_a: bool) -> tuple[Any, Any]:
     """dX = A^-1 (dB - dA X), with the given factors: their own tangents follow from A's."""
     (a, factors, permutation, b), (da, _, _, db) = primals, tangents
-    x = la.lu_solve(a, factors, permutation, b, transpose_a=transpose_a)
+    x = lu_solve(a, factors, permutation, b, transpose_a=transpose_a)
     if type(da) is not Zero:
         db = add_tangents(e.neg(_mm(_t(da) if transpose_a else da, x)), db)
-    return x, zero_for(x) if type(db) is Zero else la.lu_solve(a, factors, permutation, db, transpose_a=transpose_a)
+    return x, zero_for(x) if type(db) is Zero else lu_solve(a, factors, permutation, db, transpose_a=transpose_a)
 
 
-@la.lu_solve_p.def_transpose
+@lu_solve_p.def_transpose
 def _lu_solve_transpose(ct, a, factors, permutation, b, *, transpose_a: bool) -> list[Any]:
     assert is_linear(b) and not is_linear(a), "lu_solve is linear in its last operand"
-    return [None, None, None, la.lu_solve(a, factors, permutation, ct, transpose_a=not transpose_a)]
+    return [None, None, None, lu_solve(a, factors, permutation, ct, transpose_a=not transpose_a)]
 
 
-@la.qr_p.def_jvp
+@qr_p.def_jvp
 def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, full_matrices: bool,
             use_magma) -> tuple[Any, Any]:
     """dQ = Q (K - M) + C, dR = Q^H dA - K R, with C = dA R^-1, M = Q^H C, and K = Q^H dQ skew [Walter].
@@ -312,7 +325,7 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, 
     the Q of a tall matrix are arbitrary: they move with the others as little as they can, not among each other.
     """
     (x,), (dx,) = primals, tangents
-    q, r, *order = outs = la.qr_p.bind(x, pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma)
+    q, r, *order = outs = qr_p.bind(x, pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma)
     if type(dx) is Zero:
         return outs, [zero_for(out) for out in outs]
     rows, columns = aval_of(x).shape[-2:]
@@ -340,11 +353,11 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, 
 # --- eigenvalues -------------------------------------------------------------------------------------
 
 
-@la.eigh_p.def_jvp
+@eigh_p.def_jvp
 def _eigh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lower: bool, **params) -> tuple[Any, Any]:
     """dw = diag(V^H dA V), dV = V (F o (V^H dA V)), F[i, j] = 1 / (w[j] - w[i]) [Giles]."""
     (x,), (dx,) = primals, tangents
-    vectors, values = outs = la.eigh_p.bind(x, lower=lower, **params)
+    vectors, values = outs = eigh_p.bind(x, lower=lower, **params)
     if type(dx) is Zero:
         return outs, [zero_for(out) for out in outs]
     if aval_of(vectors).shape != aval_of(x).shape:
@@ -372,14 +385,14 @@ def _eigenvector_tangent(vectors, inner, values):
     return e.sub(change, e.mul(vectors, _rows(vectors, shift)))
 
 
-@la.eig_p.def_jvp
+@eig_p.def_jvp
 def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_left_eigenvectors: bool,
              compute_right_eigenvectors: bool, enable_eigvec_derivs: bool, implementation) -> tuple[Any, Any]:
     """dw = diag(V^-1 dA V) [Giles]. Left vectors are the right ones of A^H, with conjugate values."""
     (x,), (dx,) = primals, tangents
 
     if type(dx) is Zero:
-        outs = la.eig_p.bind(x, compute_left_eigenvectors=compute_left_eigenvectors,
+        outs = eig_p.bind(x, compute_left_eigenvectors=compute_left_eigenvectors,
                              compute_right_eigenvectors=compute_right_eigenvectors,
                              enable_eigvec_derivs=enable_eigvec_derivs, implementation=implementation)
         return outs, [zero_for(out) for out in outs]
@@ -389,7 +402,7 @@ def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_left_ei
             "one whose largest element is real. Pass enable_eigvec_derivs=True if that is so, or compute eigenvalues "
             "alone: compute_left_eigenvectors=False, compute_right_eigenvectors=False.")
     # Second derivatives of the values go through the vectors, and do not depend on their length and phase.
-    values, *vectors = la.eig_p.bind(x, compute_left_eigenvectors=compute_left_eigenvectors, compute_right_eigenvectors=True,
+    values, *vectors = eig_p.bind(x, compute_left_eigenvectors=compute_left_eigenvectors, compute_right_eigenvectors=True,
                                      enable_eigvec_derivs=True, implementation=implementation)
     right = vectors[-1]
     dx = _like(dx, right)
@@ -408,7 +421,7 @@ def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_left_ei
 # --- singular values ---------------------------------------------------------------------------------
 
 
-@la.svd_p.def_jvp
+@svd_p.def_jvp
 def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: bool, compute_uv: bool,
              **params) -> tuple[Any, Any]:
     """With P = U^H dA V: dS = diag(P), dU = U (F o (P S + S P^H)) + (1 - U U^H) dA V S^-1, dV alike, where
@@ -416,14 +429,14 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: 
     [Wan]; phases of their columns are arbitrary, and U takes it all, as in JAX."""
     (x,), (dx,) = primals, tangents
     if type(dx) is Zero:
-        outs = la.svd_p.bind(x, full_matrices=full_matrices, compute_uv=compute_uv, **params)
+        outs = svd_p.bind(x, full_matrices=full_matrices, compute_uv=compute_uv, **params)
         return outs, [zero_for(out) for out in outs]
     rows, columns = aval_of(x).shape[-2:]
     if compute_uv and full_matrices and rows != columns:
         raise NotImplementedError(
             f"Singular value decomposition: the full factors of matrices of shape {(rows, columns)} have no derivative, "
             "since the vectors that complete them are arbitrary. Use full_matrices=False.")
-    values, u, vh = la.svd_p.bind(x, full_matrices=False, compute_uv=True, **params)
+    values, u, vh = svd_p.bind(x, full_matrices=False, compute_uv=True, **params)
     if compute_uv and aval_of(values).shape[-1] != min(rows, columns):
         raise NotImplementedError("svd: a subset of the singular vectors has no derivative in terms of the subset alone; "
                                   "take all and slice")

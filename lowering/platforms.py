@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lowering import report, xla
+from lowering.this_process import forced_devices
 
 if TYPE_CHECKING:
     from lowering import plugins
@@ -146,7 +147,7 @@ def _plain_wishes() -> Any | None:
     asked = _settings["platforms"]() if _settings["platforms"] else None
     count, peers, _ = wishes = _wishes()
     is_plain = (count is None and peers is None and (asked == "cpu" or not asked and not installed())
-                and not (xla.LACKS_THREADS and xla.forced_devices()))  # its start changes the environment
+                and not (xla.LACKS_THREADS and forced_devices()))  # its start changes the environment
     return wishes if is_plain else None
 
 

@@ -31,44 +31,14 @@ import numpy as np
 
 from lowering.host_memory import keep_freed
 from lowering.protobuf import fields, message
+from lowering.this_process import LateLogger, forced_devices, instead_of_jax, loaded_on_use, more_threads
 
 # XLA logs two lines per client at INFO; it reads this once, when the extension loads.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 
-@contextlib.contextmanager
-def _loaded_on_use(*names: str, **attributes: Any) -> Iterator[None]:
-    """Modules that what is imported meanwhile names but does not need: they load when something is asked of them.
-
-    `attributes` are what they answer by themselves.
-    """
-
-    def stand_in(name: str) -> types.ModuleType:
-        module = types.ModuleType(name)
-        vars(module).update(attributes)
-
-        def attribute(wanted: str) -> Any:
-            withdraw(module)
-            return getattr(importlib.import_module(name), wanted)
-
-        module.__getattr__ = attribute  # type: ignore[method-assign]
-        return module
-
-    def withdraw(module: types.ModuleType) -> None:
-        if sys.modules.get(module.__name__) is module:
-            del sys.modules[module.__name__]
-
-    made = [stand_in(name) for name in names if name not in sys.modules]
-    sys.modules.update({module.__name__: module for module in made})
-    try:
-        yield
-    finally:
-        for module in made:
-            withdraw(module)
-
-
 # jaxlib's version module has functions for its own build, and imports for them that take 6 ms.
-with _loaded_on_use("pathlib", "subprocess"):
+with loaded_on_use("pathlib", "subprocess"):
     import jaxlib.version
 from jaxlib import _hlo, _jax, weakref_lru_cache
 
@@ -154,45 +124,8 @@ def prime_named_sharding(check: Callable[[Any, Any], None], sharding_of: Callabl
     """
     NamedSharding._to_xla_hlo_sharding = sharding_of  # type: ignore[attr-defined]
     NamedSharding.memory_kind = property(lambda self: self._memory_kind)  # type: ignore[attr-defined]
-    with _instead_of_jax({"jax": {}, "jax._src": {}, "jax._src.named_sharding": {"check_pspec": check}}):
+    with instead_of_jax({"jax": {}, "jax._src": {}, "jax._src.named_sharding": {"check_pspec": check}}):
         NamedSharding(mesh, ())
-
-
-@contextlib.contextmanager
-def _instead_of_jax(modules: dict[str, dict[str, Any]]) -> Iterator[None]:
-    """For the time of a `with` block, this thread finds these modules, with these attributes, under jax's names.
-
-    Another thread that imports jax meanwhile may get one of them. It waits for the end of the block when it first asks it for
-    something, and gets that of the real module.
-    """
-    owner, done = threading.get_ident(), threading.Event()
-
-    def stand_in(name: str, attributes: dict[str, Any]) -> types.ModuleType:
-        module = types.ModuleType(name)
-
-        def attribute(wanted: str) -> Any:
-            if threading.get_ident() == owner and not done.is_set():
-                try:
-                    return attributes[wanted]
-                except KeyError:
-                    raise AttributeError(wanted) from None
-            done.wait()
-            return getattr(importlib.import_module(name), wanted)
-
-        module.__getattr__ = attribute  # type: ignore[method-assign]
-        return module
-
-    saved = {name: sys.modules.get(name) for name in modules}
-    sys.modules.update({name: stand_in(name, attributes) for name, attributes in modules.items()})
-    try:
-        yield
-    finally:
-        for name, module in saved.items():
-            if module is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = module
-        done.set()
 
 
 def tiled_sharding(dims: Sequence[int], axis_sizes: Sequence[int], order: Sequence[int], left: int) -> Any:
@@ -221,8 +154,6 @@ def tuple_sharding(shardings: Sequence[Any]) -> Any:
 
 # --- clients and devices -----------------------------------------------------------------------------
 
-_THREADS, _PROGRAMS = "NPROC", 2  # XLA's variable for the size of its pools; programs on a device that may wait at a time
-
 
 def make_cpu_client(num_devices: int | None = None, peers: Any = None) -> Any:
     """A client for this machine's processor; `peers` has the `store`, `number`, `size` and `collectives` of this process if
@@ -230,32 +161,11 @@ def make_cpu_client(num_devices: int | None = None, peers: Any = None) -> Any:
     if "jaxlib.xla_client" in sys.modules:  # where custom calls may be waiting for their platform
         _load_custom_calls()
     keep_freed()
-    with _more_threads(num_devices or forced_devices()):
+    with more_threads(num_devices or forced_devices()) if LACKS_THREADS else contextlib.nullcontext():
         if peers is None:
             return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=num_devices)
         return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=num_devices, distributed_client=peers.store,
                                         node_id=peers.number, num_nodes=peers.size, collectives=peers.collectives)
-
-
-def forced_devices() -> int:
-    """The number of the CPU's devices by XLA's flags; 0 if they do not say."""
-    _, found, rest = os.environ.get("XLA_FLAGS", "").rpartition("--xla_force_host_platform_device_count=")
-    count = rest.split()[:1]
-    return int(count[0]) if found and count and count[0].isdigit() else 0
-
-
-@contextlib.contextmanager
-def _more_threads(devices: int) -> Iterator[None]:
-    """Within the context, a client of several devices starts with threads for several programs on each, if the user does not
-    say how many threads it shall have."""
-    if not LACKS_THREADS or devices < 2 or _THREADS in os.environ:
-        yield
-        return
-    os.environ[_THREADS] = str(max(_PROGRAMS * devices, os.cpu_count() or 1))
-    try:
-        yield
-    finally:
-        del os.environ[_THREADS]
 
 
 def coordinator_service(address: str, count: int, **options: Any) -> Any:
@@ -333,7 +243,7 @@ def prime(aval_class: type, device: Any) -> None:
     # This one is looked up at every call; None makes the lookup fail at once instead of importing jax. A program that has
     # something else in its place keeps it.
     sys.modules.setdefault("jax._src.sharding_impls", None)  # type: ignore[arg-type]
-    with _instead_of_jax({"jax": {}, "jax.core": {"ShapedArray": aval_class},
+    with instead_of_jax({"jax": {}, "jax.core": {"ShapedArray": aval_class},
                           "jax._src.literals": {"TypedNdArray": type("TypedNdArray", (), {})}}):
         device_put(one, aval_class((1,), one.dtype, False), sharding, device, False)._fully_replicated_shard()
         if hasattr(_jax, "shard_args"):
@@ -481,18 +391,6 @@ _thread_pool: Any = None
 _registry_lock = threading.Lock()
 
 
-class _Logger:
-    """A logger that loads the standard library's `logging` when it has a message, or a handler may exist."""
-
-    def __init__(self, name: str):
-        self._name = name
-
-    def __getattr__(self, wanted: str) -> Any:
-        if wanted == "debug" and "logging" not in sys.modules:
-            return lambda *args, **kwargs: None
-        return getattr(importlib.import_module("logging").getLogger(self._name), wanted)
-
-
 def load_mlir() -> Any:
     """The module `ir` of MLIR's bindings, loaded at the first call."""
     global _registry, _thread_pool
@@ -500,7 +398,7 @@ def load_mlir() -> Any:
         if _registry is None:
             # MLIR's package makes a logger to say at level DEBUG what it loads: 6 ms. Other threads must not meet the stand-in.
             alone = threading.active_count() == 1 and "logging" not in sys.modules
-            with _loaded_on_use("logging", getLogger=_Logger) if alone else contextlib.nullcontext():
+            with loaded_on_use("logging", getLogger=LateLogger) if alone else contextlib.nullcontext():
                 from jaxlib.mlir import ir
             from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 
@@ -849,16 +747,13 @@ def load_profile_data() -> Any:
     """
     from jaxlib import _profile_data
 
-    def field(number: int, content: bytes) -> bytes:
-        return bytes([number << 3 | 2, len(content)]) + content
-
     first = b"\x08\x01"  # an id: field 1 is 1
-    named = field(2, first + field(2, b"x"))
-    event = first + field(4, first + b"\x20\x05")  # with one value
-    plane = field(2, b"x") + field(3, field(4, event)) + field(4, first + named) + field(5, first + named)
+    named = message(2, first + message(2, b"x"))
+    event = first + message(4, first + b"\x20\x05")  # with one value
+    plane = message(2, b"x") + message(3, message(4, event)) + message(4, first + named) + message(5, first + named)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        data = _profile_data.ProfileData.from_serialized_xspace(field(1, plane))
+        data = _profile_data.ProfileData.from_serialized_xspace(message(1, plane))
         planes = list(data.planes)
         lines = [line for each in planes for line in each.lines]
         events = [event for line in lines for event in line.events]

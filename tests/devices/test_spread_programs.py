@@ -271,9 +271,10 @@ if (test_on_eight_devices := own_process(__file__)) is None:
 
         def on_each(x):
             first = x[0]
-            io_callback(lambda x: seen.append(("before", float(x))), None, first, ordered=True)
+            late = first + 0 * lax.fori_loop(0, 1000, lambda i, c: jnp.sin(c), first)  # which would come last without tokens
+            io_callback(lambda x: seen.append(("before", float(x))), None, late, ordered=True)
             last = lax.fori_loop(0, 2, lambda i, c: io_callback(partial(note, "loop"), first, c, ordered=True), first)
-            jax.debug.callback(partial(note, "after"), last, ordered=True)
+            jax.debug.callback(partial(note, "after"), first + 16, ordered=True)
             last = io_callback(lambda x: x, first, last, ordered=True)
             return lax.psum(last, ("x", "y"))
 

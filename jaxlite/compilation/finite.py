@@ -13,7 +13,7 @@ from jaxlite.core import config, dtypes
 from jaxlite.core.jaxpr import Jaxpr, JaxprEqn, Literal, eval_jaxpr
 from jaxlite.core.lazy import loader
 from lowering import xla
-from lowering.rules import DECOMPOSITIONS
+from lowering.rules import decomposed
 
 _shards = loader("jaxlite.transforms.shard_checks")
 
@@ -105,7 +105,7 @@ def _inside(eqn: JaxprEqn, values: list[Any], has: Callable[[Any], bool]) -> Any
     if name == "while":
         test, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
         if test.outvars[0].aval.ndim:  # of examples that stop at different times
-            return _first(DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], params).jaxpr, [], values, has)
+            return _first(decomposed(eqn).jaxpr, [], values, has)
         first, second = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
         carry, step = values[second:], 0
         while bool(eval_jaxpr(test, [], *values[:first], *carry)[0]):

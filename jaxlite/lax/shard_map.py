@@ -35,7 +35,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.devices.mesh import AxisType, Mesh, abstract_context, context_mesh
 from jaxlite.devices.sharding import NamedSharding, P, axes_of, used_axes
 from jaxlite.lax import elementwise, parallel, shaping
-from jaxlite.traces.backward_logs import as_outputs, collecting, log_outputs
+from jaxlite.traces.backward_logs import log_outputs, with_log
 from jaxlite.traces.batching import Axis, batch_flat, bring_to_front
 from jaxlite.traces.call_rules import spread_tangents
 from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, zero_for
@@ -322,15 +322,13 @@ def _backward(jaxpr: ClosedJaxpr, linear: tuple[bool, ...], nonzero: tuple[bool,
             more = cotangent.aval.vma - aval.vma  # a result that does not vary, but is joined
             names = tuple(name for name in mesh.axis_names if name in more)
             cotangents.append(parallel.sum_over(cotangent, names) if names else cotangent)
-        with collecting() as entries:
-            found = backward(jaxpr.jaxpr, [], args, cotangents)
+        found, extra, logged = with_log(backward, jaxpr.jaxpr, [], args, cotangents)
         outs = []
         for out, spec, flag in zip(found, in_specs, linear, strict=True):
             if flag:
                 names = () if check_vma or type(out) is Zero else _unnamed(spec, mesh, axes)
                 outs.append(parallel.sum_over(out, names) if names else out)
         arrives.extend(type(out) is not Zero for out in outs)
-        extra, logged = as_outputs(entries)
         extra = [value if aval_of(value).shape else shaping.expand_dims(value, (0,)) for value in extra]
         for value in extra:
             varies = aval_of(value).vma if check_vma else axes

@@ -6,7 +6,7 @@ arrays among them are outputs of the new program, behind the cotangents, and are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core.tracing import state
@@ -53,6 +53,13 @@ def as_outputs(entries: dict[Any, Any]) -> tuple[list[Any], Any]:
             raise TypeError(f"a backward pass inside of a transformed function logged a value of type {type(leaf)} at {path}, "
                             "which is not a valid JAX type")
     return leaves, tree
+
+
+def with_log(run: Callable[..., Any], *args: Any) -> tuple[Any, list[Any], Any]:
+    """What `run(*args)` returns, and what it logs (see `as_outputs`)."""
+    with collecting() as entries:
+        found = run(*args)
+    return found, *as_outputs(entries)
 
 
 def log_outputs(outs: Sequence[Any], tree: Any, source: Any) -> Sequence[Any]:

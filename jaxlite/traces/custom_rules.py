@@ -22,7 +22,7 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import has_program, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
-from jaxlite.traces.backward_logs import as_outputs, collecting, log_outputs
+from jaxlite.traces.backward_logs import log_outputs, with_log
 from jaxlite.traces.batching import Axis, BatchTrace, batch_flat, batch_jaxpr, bring, bring_to_front, run_batched
 from jaxlite.traces.jvp import Zero, instantiate, tangent_aval, zero_for
 from jaxlite.traces.linearize import with_user_rule
@@ -255,9 +255,7 @@ def _custom_vjp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None
         def flat(*values: Any) -> list[Any]:
             nonlocal logged
             wanted = [None if target is not False else False for target in targets]  # a Ref does not hold one example
-            with collecting() as entries:
-                outs = bwd(values[:len(residuals)], values[len(residuals):], wanted)
-            extra, logged = as_outputs(entries)
+            outs, extra, logged = with_log(bwd, values[:len(residuals)], values[len(residuals):], wanted)
             return [*outs, *extra]
 
         pairs = [(_without_axis(cotangent, dim), None) if type(cotangent) is Zero else (cotangent, dim)

@@ -20,7 +20,7 @@ from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.devices import placement
-from jaxlite.traces.backward_logs import as_outputs, collecting
+from jaxlite.traces.backward_logs import with_log
 from jaxlite.traces.jvp import Zero, add_any_p, add_tangents, cotangent_aval, instantiate, sum_of, tangent_aval
 
 _WIDE = frozenset(map(np.dtype, ("float64", "complex128", "int64", "uint64")))
@@ -211,13 +211,11 @@ def _backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequen
         given = iter(values[len(known):])
         cotangents = [next(given) if flag else Zero(cotangent_aval(var.aval))
                       for var, flag in zip(jaxpr.outvars, nonzero, strict=True)]
-        with collecting() as entries:
-            outs = backward(jaxpr, closed.consts, args, cotangents)
+        outs, extra, logged = with_log(backward, jaxpr, closed.consts, args, cotangents)
         outs = [out for out, flag in zip(outs, linear, strict=True) if flag]
         if instantiate_out is not None:
             outs = [instantiate(out) if flag else out for out, flag in zip(outs, instantiate_out, strict=True)]
         arrives.extend(type(out) is not Zero for out in outs)
-        extra, logged = as_outputs(entries)
         return [*[out for out in outs if type(out) is not Zero], *extra]
 
     traced, consts = trace_to_jaxpr(fun, [*known, *incoming], jaxpr.debug_info)

@@ -17,7 +17,7 @@ import numpy as np
 
 from lowering.kernels import triton_math
 from lowering.module import LoweringError, element_type_text
-from lowering.rules import DECOMPOSITIONS, find_rule
+from lowering.rules import DECOMPOSITIONS, decomposed, find_rule
 
 RULES: dict[str, Callable[..., Any]] = {}
 
@@ -262,8 +262,7 @@ class Kernel:
             return [triton_math.elementwise(self, name, values, eqn.outvars[0].aval.dtype)]
         find_rule(name, eqn.primitive.made_in)
         if name in DECOMPOSITIONS:
-            closed = DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], eqn.params)
-            return self.program(closed, values)
+            return self.program(decomposed(eqn), values)
         raise LoweringError(f"Unimplemented primitive in Pallas {self.backend} lowering: {name}. The kernel runs with "
                             "interpret=True.")
 

@@ -27,7 +27,7 @@ from lowering.kernels.triton import (
 )
 from lowering.module import LoweringError
 from lowering.monoids import RUNNING
-from lowering.rules import DECOMPOSITIONS
+from lowering.rules import decomposed
 
 _INT32 = np.dtype(np.int32)
 _FLOAT32 = np.dtype(np.float32)
@@ -542,7 +542,7 @@ def _scan(k: Kernel, eqn: Any, *values: Any, jaxpr: Any, length: int, num_consts
 def _while(k: Kernel, eqn: Any, *values: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int) -> Any:
     test, body = cond_jaxpr.jaxpr, body_jaxpr.jaxpr
     if test.outvars[0].aval.ndim:  # of examples that stop at different times
-        return k.program(DECOMPOSITIONS["while"]([atom.aval for atom in eqn.invars], eqn.params).jaxpr, values)
+        return k.program(decomposed(eqn).jaxpr, values)
     cond_consts, body_consts = values[:cond_nconsts], values[cond_nconsts:cond_nconsts + body_nconsts]
     carry = list(values[cond_nconsts + body_nconsts:])
     bounds = _bounds(test, body, cond_nconsts, len(carry))

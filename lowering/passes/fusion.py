@@ -37,7 +37,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lowering.passes import products
-from lowering.rules import DECOMPOSITIONS, RULES
+from lowering.rules import DECOMPOSITIONS, RULES, decomposed
 
 # Name -> what one element costs to run, where it is not 1.
 RUN_COST = {
@@ -259,12 +259,12 @@ def bodies(eqn: Any) -> Sequence[Any]:
     name, params = eqn.primitive.name, eqn.params
     if name == "while":
         if params["cond_jaxpr"].out_avals[0].ndim:  # of examples that stop at different times
-            params = DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], params).jaxpr.eqns[0].params
+            params = decomposed(eqn).jaxpr.eqns[0].params
         return params["body_jaxpr"].jaxpr, params["cond_jaxpr"].jaxpr
     is_decomposed = name in DECOMPOSITIONS and name not in RULES
     if not is_decomposed and name in FUSIBLE or name in _FOLDS:
         return ()
-    found = [DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], params).jaxpr] if is_decomposed else []
+    found = [decomposed(eqn).jaxpr] if is_decomposed else []
     found += [params["jaxpr"].jaxpr] if hasattr(params.get("jaxpr"), "jaxpr") else []
     found += [branch.jaxpr for branch in params.get("branches", ())]
     if name in _SOLVERS:

@@ -62,6 +62,11 @@ def register_decomposition(name: str, decomposition: Callable[[list[Any], dict[s
     DECOMPOSITIONS[name] = decomposition
 
 
+def decomposed(eqn: Any) -> Any:
+    """The jaxpr that is lowered in the place of an equation whose primitive has a decomposition."""
+    return DECOMPOSITIONS[eqn.primitive.name]([atom.aval for atom in eqn.invars], eqn.params)
+
+
 def register_extended(name: str, decomposition: Callable[[list[Any], dict[str, Any]], Any]) -> None:
     """Lower a primitive through a jaxpr on the buffers of its operands where one has an extended dtype."""
     EXTENDED[name] = decomposition

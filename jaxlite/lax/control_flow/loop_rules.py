@@ -20,7 +20,7 @@ from jaxlite.lax.control_flow.scan import scan_p
 from jaxlite.lax.control_flow.while_loop import while_p
 from jaxlite.lax.elementwise import select_n
 from jaxlite.lax.reductions import reduce_or
-from jaxlite.traces.backward_logs import as_outputs, collecting, log_outputs
+from jaxlite.traces.backward_logs import log_outputs, with_log
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front, move
 from jaxlite.traces.call_rules import spread_tangents
 from jaxlite.traces.jvp import Zero, add_tangents, cotangent_aval, instantiate, jvp_jaxpr, tangent_aval
@@ -285,9 +285,7 @@ def _scan_transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, nu
                   for flag, aval in zip(nonzero_ys, jaxpr.out_avals[num_carry:], strict=True)]
             known = {**fixed, **elements}
             args = [known[index] if index in known else Linear(aval) for index, aval in enumerate(avals)]
-            with collecting() as entries:
-                outs = backward(jaxpr.jaxpr, [], args, [*carry, *ys])
-            extra, logged = as_outputs(entries)
+            outs, extra, logged = with_log(backward, jaxpr.jaxpr, [], args, [*carry, *ys])
             totals = [add_tangents(total, outs[index]) for total, index in zip(totals, linear_consts, strict=True)]
             return [*totals, *map(instantiate, outs[num_consts:at]), *[instantiate(outs[index]) for index in linear_xs], *extra]
 

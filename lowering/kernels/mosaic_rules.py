@@ -57,11 +57,12 @@ def _signal(k: MosaicKernel, eqn: Any, ref: Window, *leaves: Any, args_tree: Any
 
 @lowers("semaphore_wait")
 def _wait(k: MosaicKernel, eqn: Any, ref: Window, *leaves: Any, args_tree: Any, decrement: bool) -> Any:
-    if not decrement:
-        raise LoweringError("semaphore_wait with decrement=False is not supported in the Pallas Mosaic TPU lowering")
     transforms, value = args_tree.unflatten(leaves)
     ref = part(k, ref, transforms)
-    k.line(f"tpu.sem_wait {ref.name}, {_number(k, value).name} : {ref.type}")
+    amount = _number(k, value).name
+    k.line(f"tpu.sem_wait {ref.name}, {amount} : {ref.type}")
+    if not decrement:  # a core waits for its own semaphores alone, so that none sees the lower value
+        k.line(f"tpu.sem_signal {ref.name}, {amount} : {ref.type}")
     return []
 
 

@@ -217,6 +217,7 @@ def copies(x_ref, o_ref, buffer, copied, ready):
 
     lax.fori_loop(0, 4, step, 0)
     pl.semaphore_signal(ready, 3)
+    pl.semaphore_wait(ready, 3, decrement=False)
     pl.semaphore_wait(ready, 2)
     pl.when(pl.semaphore_read(ready) > 0)(lambda: pl.semaphore_wait(ready, 1))
 

@@ -851,7 +851,16 @@ def compile_module(module: Any, devices: Any, options: Any, host_functions: Sequ
     first = devices[0]
     if is_compile_only(first):
         return first.client.compile(module, devices, options)
-    return backend_compile_and_load(first.client, module, devices, options, host_functions)
+    try:
+        return backend_compile_and_load(first.client, module, devices, options, host_functions)
+    except XlaRuntimeError:
+        raise
+    except BaseException:  # of a signal: a thread of XLA's still reads the module
+        _left_compiling.append((module, options, host_functions))
+        raise
+
+
+_left_compiling: list[Any] = []
 
 
 def topology_of(api: Any, name: str, description: str, options: dict[str, Any]) -> Any:

@@ -110,8 +110,6 @@ class Jitted:
         if failed_flattens.pending:
             failed_flattens.check(in_tree)
         avals = self._avals(leaves, in_tree, abstract)
-        if self.options.in_shardings is not None:
-            avals = spread().laid_out(avals, self.options.flat_in_shardings(in_tree))
         key = (self.options.key, in_tree, avals, static, named, xla.trace_context(),
                tuple(state.axis_sizes.items()))
         try:
@@ -355,8 +353,8 @@ class Jitted:
         ins, outs_given, said = program.in_shardings, program.out_shardings, None
         if (ins is not None or outs_given is not None) and spread().stay_with_call(program):
             said, ins, outs_given = ((*free(len(consts)), *(ins or free(len(leaves)))), outs_given), None, None
-        if ins is not None:
-            leaves = constrained(leaves, ins)
+        if ins is not None:  # along explicit axes an operand is where its type says
+            leaves = constrained(leaves, spread().implicit(ins))
         own_options = tuple(self.options.compiler_options.items()) if self.options.compiler_options else ()
         if self._check_described(program, leaves) or self.options.inline is True and said is None and not own_options:
             outs = eval_jaxpr(closed.jaxpr, [], *consts, *leaves)

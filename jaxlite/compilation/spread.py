@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from jaxlite.compilation import effects
 from jaxlite.compilation.execution import orders_for_c
 from jaxlite.core import array as arrays
-from jaxlite.core.aval import ShapedArray, has_states, in_space, layout_of, space_of_kind, with_layout
+from jaxlite.core.aval import has_states, in_space, layout_of, space_of_kind, with_layout
 from jaxlite.core.jaxpr import Jaxpr, jaxprs_in_params
 from jaxlite.core.lazy import loader
-from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import broadcast_prefix, tree_flatten
 from jaxlite.core.values import aval_of
@@ -80,24 +79,6 @@ def flat_layouts(given: Any, tree: Any, what: str) -> tuple[Any, ...] | None:
     """The layouts that stand beside shardings; None if there are none."""
     found = [each.layout if isinstance(each, shardings.Format) else None for each in flat_places(given, tree, what) or ()]
     return tuple(found) if any(each is not None for each in found) else None
-
-
-def laid_out(avals: Sequence[Any], given: Sequence[Any] | None) -> tuple[Any, ...]:
-    """The types of arguments that `jit` gives shardings: over explicit mesh axes these are part of the type.
-
-    Raises: IndivisibleError for an explicit axis that is not cut evenly.
-    """
-    if given is None:
-        return tuple(avals)
-    return tuple(aval if sharding is None or not isinstance(aval, ShapedArray) else _with_layout_of(sharding, aval)
-                 for aval, sharding in zip(avals, given, strict=True))
-
-
-def _with_layout_of(sharding: Any, aval: ShapedArray) -> Any:
-    layout = layout_of(sharding, len(aval.shape))
-    if layout is not None and not any(map(is_symbolic, aval.shape)):
-        shardings.check_shape(sharding, aval.shape)
-    return with_layout(aval, layout)
 
 
 def is_place(leaf: Any) -> bool:
@@ -181,6 +162,11 @@ def stay_with_call(program: Program) -> bool:
     for sharding, aval, what in said:
         shardings.check_shape(sharding, aval.shape, what)
     return True
+
+
+def implicit(given: Sequence[Any]) -> list[Any]:
+    """The shardings that are over no explicit mesh axes; None in place of others."""
+    return [None if shardings.is_explicit(each) else each for each in given]
 
 
 def meshes_in(jaxpr: Jaxpr, seen: set[int] | None = None) -> Iterator[Any]:

@@ -279,7 +279,11 @@ def _copy_of(array: Any) -> Any:
         raise deleted_error(array)
     if is_spread(array) and len(array._arrays) > 1:
         shards = [_copy_of(shard) for shard in array._arrays]
-        return xla.assemble(array.aval, array._sharding, shards, array._committed)
+        sharding, layout = array._sharding, array.aval.layout
+        if layout is not None and len(sharding.spec) < array.ndim:  # said of each axis, as in the type
+            whole = [None] * (array.ndim - len(sharding.spec))
+            sharding = sharding.update(spec=sharding.spec.update(partitions=[*sharding.spec, *whole]))
+        return xla.assemble(array.aval, sharding, shards, array._committed)
     # The one shard of a program's result on a mesh of one device is the result itself, with its sharding.
     if is_spread(array) or array._sharding.memory_kind != single_device_sharding(device_of(array)).memory_kind:
         return xla.put_shards(array._arrays, array.aval, array._sharding, [device_of(array)], array._committed, copy=True)
@@ -293,7 +297,9 @@ def _dlpack(array: Any, *, stream: Any = None, max_version: Any = None, dl_devic
     if is_spread(array) and len(array._arrays) > 1:
         raise BufferError("__dlpack__ is for arrays on one device; take one shard, x.addressable_data(0), or device_put the "
                           "array to one device first")
-    return xla.to_dlpack(_copy_of(array) if copy else array, stream=stream)
+    # By another array of the same memory: what is handed out keeps it, also where this one is deleted.
+    given = _copy_of(array) if copy else xla.assemble(array.aval, array._sharding, [array], array._committed)
+    return xla.to_dlpack(given, stream=stream)
 
 
 def _dlpack_device(array: Any) -> tuple[int, int]:

@@ -552,6 +552,10 @@ class AbstractRef(AbstractValue):
     def vma(self) -> frozenset[Any]:  # type: ignore[override]
         return self.inner_aval.vma
 
+    @property
+    def sharding(self) -> Any:
+        return self.inner_aval.sharding
+
     def update(self, inner_aval: Any = None, memory_space: Any = None, kind: Any = None, **inner: Any) -> AbstractRef:
         """A copy with some fields replaced; `shape` and `dtype` are those of the value."""
         value = self.inner_aval if inner_aval is None else inner_aval

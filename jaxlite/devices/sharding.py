@@ -252,6 +252,8 @@ def check_shape(sharding: Any, shape: Ints, what: str = "") -> None:
     if type(sharding) is not NamedSharding:
         return
     check_rank(sharding, shape, what)
+    if not sharding.mesh.size and not sharding.mesh.empty:
+        raise ValueError(f"{sharding} is over a mesh without devices")
     cut = tiling(sharding, len(shape))
     for axis, (size, parts) in enumerate(zip(shape, cut, strict=True)):
         if size % parts:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -223,8 +224,15 @@ def _read_tree(table: fb.Table) -> Any:
 
 
 def write(exported: Any, vjp_order: int = 0) -> bytes:
-    """The file of an exported function, with the functions of its derivatives up to an order."""
-    return fb.write(_write_exported(exported, vjp_order))
+    """The file of an exported function, with the functions of its derivatives up to an order.
+
+    Behind what JAX reads stands a checksum: MLIR's reader ends the process for some damaged programs.
+    """
+    data = fb.write(_write_exported(exported, vjp_order))
+    return data + _CHECKED + zlib.crc32(data).to_bytes(4, "little")
+
+
+_CHECKED = b"\0crc-32\0"
 
 
 def _write_exported(exported: Any, vjp_order: int) -> fb.Fields:
@@ -259,7 +267,9 @@ def _write_check(check: Any) -> fb.Fields:
 
 
 def read(blob: bytes, make: Callable[..., Any], make_check: Callable[[str], Any]) -> Any:
-    """What `make` makes of the fields of a file. Raises: ValueError for what is no such file."""
+    """What `make` makes of the fields of a file. Raises: ValueError for what is no such file, or is damaged."""
+    if blob[-12:-4] == _CHECKED and zlib.crc32(blob[:-12]).to_bytes(4, "little") != blob[-4:]:
+        raise ValueError("the file of the exported function is damaged: its checksum is another")
     try:
         return _read_exported(fb.Table.root(bytes(blob)), make, make_check)
     except (struct.error, UnicodeDecodeError, IndexError, RecursionError, MemoryError, OverflowError) as error:

@@ -46,7 +46,7 @@ def typed(primitive, avals: Sequence[Any], params: dict[str, Any], context: Any)
         return primitive.eval_whole(avals, params)  # which looks at layouts
     if all(getattr(aval, "layout", None) is None for aval in avals):
         outs, effects = primitive.eval_whole(avals, params)
-        if context is None:
+        if context is None or avals and name not in _JOINING and (len(avals) == 1 or name not in _OF_SEVERAL):
             return outs, effects
         return [_whole_on(context, out) for out in outs] if primitive.multiple_results else _whole_on(context, outs), effects
     outs, effects = primitive.eval_whole([plain(aval) for aval in avals], params)
@@ -70,6 +70,12 @@ def typed(primitive, avals: Sequence[Any], params: dict[str, Any], context: Any)
                 *spec, unreduced=unreduced, reduced=reduced, unreduced_kind=parts))))
             for spec, result in zip(specs, results, strict=True)]
     return made if primitive.multiple_results else made[0], effects
+
+
+# Of operands that are on no mesh, the results of these are whole on the mesh of the context, and so is what has no operands.
+# Others stay on no mesh: XLA may split them as the arguments of the program are split.
+_JOINING = frozenset("""broadcast_in_dim cholesky concatenate conv_general_dilated gather random_bits random_fold_in
+    random_gamma random_split scatter scatter-add scatter-max scatter-min scatter-mul scatter-sub select_n stack""".split())
 
 
 def _whole_on(mesh, aval):
@@ -132,6 +138,9 @@ def _select_n(case: Case) -> Sequence[Spec]:
 @_rule("optimization_barrier", "pbroadcast", "pmax", "pmin", "ppermute", "psum", "psum_invariant", "pvary")
 def _identities(case: Case, **params) -> Sequence[Spec]:
     return case.specs
+
+
+_OF_SEVERAL = frozenset(name for name, rule in _RULES.items() if rule is _elementwise) - {"clamp"}
 
 
 @_rule("bitcast_convert_type")
@@ -202,7 +211,7 @@ def _fft(case: Case, **params) -> list[Spec]:
     return case.specs  # XLA gathers what it needs, as in JAX
 
 
-@_rule("cholesky", "eig", "eigh", "lu", "lu_solve", "qr", "geqrf", "ormqr", "svd", "schur", "hessenberg", "householder_product",
+@_rule("cholesky", "eig", "eigh", "lu", "qr", "geqrf", "ormqr", "svd", "schur", "hessenberg", "householder_product",
        "tridiagonal", "tridiagonal_solve", "symmetric_product")
 def _of_matrices(case: Case, **params) -> list[Spec]:
     batch = max(map(len, case.specs)) - 2  # every one of them has a matrix among its operands
@@ -211,6 +220,15 @@ def _of_matrices(case: Case, **params) -> list[Spec]:
                                                            f"dimensions, but got {PartitionSpec(*spec)}.")
     leading = case.merged([spec[:batch] for spec in case.specs])
     return [(*leading, *[None] * (result.ndim - batch)) for result in case.results]
+
+
+@_rule("lu_solve")
+def _lu_solve(case: Case, **params) -> list[Spec]:
+    """The right sides, columns of the last operand, may be anywhere."""
+    sides = case.specs[3]
+    case.specs[3] = (*sides[:-1], None)
+    (spec,) = _of_matrices(case)
+    return [(*spec[:-1], sides[-1])]
 
 
 @_rule("triangular_solve")

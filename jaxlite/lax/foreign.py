@@ -180,8 +180,19 @@ def _checked_aliases(given: dict[int, int] | None, operands: Sequence[Any], resu
     return tuple((given or {}).items())
 
 
+# What XLA makes itself, and what it reads as a mark on one array: it ends the process where they are anything else.
+_ITS_OWN = frozenset({"PadToStatic", "SliceToDynamic", "TopK"})
+_MARKS = frozenset("""AllocateBuffer CustomSPMDPartitioning LayoutConstraint MoveToDevice MoveToHost PinToDevice PinToDeviceSram
+    SPMDFullToShardShape SPMDShardToFullShape Sharding X64Combine X64SplitHigh X64SplitLow annotate_device_placement""".split())
+
+
 @ffi_call_p.def_effectful_abstract_eval
-def _ffi_avals(*avals, result_avals: tuple[Any, ...], has_side_effect: bool, **params):
+def _ffi_avals(*avals, result_avals: tuple[Any, ...], has_side_effect: bool, target_name: str = "", **params):
+    if target_name in _ITS_OWN or target_name.startswith("xla.sdy."):
+        raise ValueError(f"ffi_call: {target_name!r} is an operation of XLA's own, no handler")
+    if target_name in _MARKS and not (len(avals) == len(result_avals) == 1 and avals[0].shape == result_avals[0].shape):
+        raise ValueError(f"ffi_call: {target_name!r} is a mark of XLA's on one array, and gives an array of its shape; got "
+                         f"{len(avals)} arguments and {len(result_avals)} results, or another shape")
     return list(result_avals), _acts if has_side_effect else no_effects
 
 

@@ -508,6 +508,8 @@ def concatenate(operands, dimension: int):
 def _pad_aval(x, value, *, padding_config: tuple[tuple[int, int, int], ...]) -> ShapedArray:
     if x.dtype != value.dtype:
         raise TypeError(f"pad operand and padding_value must be same dtype: got {x.dtype} and {value.dtype}.")
+    if isinstance(x.dtype, dtypes.ExtendedDType):
+        raise TypeError(f"pad does not accept dtype {x.dtype}. Use jax.numpy.concatenate")
     if value.shape:
         raise ValueError(f"padding_value must be a scalar; got np.shape(padding_value)={value.shape}")
     if len(padding_config) != len(x.shape):
@@ -706,7 +708,10 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     full_shape = full_shape if shape is None else canonical_shape(shape)
     if dtype is not None:
         full_dtype = dtypes.canonicalize_dtype(dtype)
-    fill_value = as_filling("full_like", fill_value, full_dtype)
+    if isinstance(full_dtype, dtypes.ExtendedDType):
+        fill_value = full((), fill_value, full_dtype)
+    else:
+        fill_value = as_filling("full_like", fill_value, full_dtype)
     if aval_of(fill_value).shape:
         raise TypeError(f"full_like takes a scalar fill_value, got shape {aval_of(fill_value).shape}.")
     out = varying_as(broadcast_in_dim(convert(fill_value, full_dtype, weak), full_shape, ()), x)

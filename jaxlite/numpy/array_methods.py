@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import array as arrays
+from jaxlite.core import dtypes
 from jaxlite.core.aval import AbstractRef
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.lazy import loader
@@ -207,7 +208,9 @@ def _rows(x):
     program."""
     size = x.shape[0]
     try:
-        if size <= 32:
+        if len(x.sharding.device_set) > 1 and x.is_fully_addressable and not x.is_fully_replicated:
+            yield from _rows_on_host(x)
+        elif size <= 32:
             yield from shaping.unstack(x)
         elif len(x.sharding.device_set) > 1 or x.nbytes > size * _SMALL_ROW:
             yield from (x[index] for index in range(size))
@@ -217,6 +220,13 @@ def _rows(x):
     except Exception as error:
         hide_own_frames(error)
         raise
+
+
+def _rows_on_host(x):
+    """The rows of what is cut between devices, each on one device: along explicit axes no program could give them."""
+    if isinstance(x.dtype, dtypes.ExtendedDType):
+        return map(x.dtype.wrap, _rows_on_host(x._base_array))
+    return map(arrays.make_array, arrays.host_value(x))
 
 
 def _contains(self, item):

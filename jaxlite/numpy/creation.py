@@ -462,9 +462,9 @@ def _full(fill_value, shape: Ints, dtype: Any, weak: bool):
     return shaping.broadcast_in_dim(value, shape, range(len(shape) - len(own), len(shape)))
 
 
-def _made_of_shards(device, out_sharding) -> bool:
+def _made_of_shards(device) -> bool:
     """Whether an array is made in its place: such arrays are strongly typed, as in `lax.full`."""
-    return not (device is out_sharding is None) and is_eager()
+    return device is not None and is_eager()
 
 
 @boundary
@@ -473,7 +473,7 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     check_arrays("full", fill_value)
     if dtype is None:
         aval = aval_of(fill_value)
-        dtype, weak = aval.dtype, aval.weak_type and not _made_of_shards(device, out_sharding)
+        dtype, weak = aval.dtype, aval.weak_type and not _made_of_shards(device)
     else:
         dtype, weak = dtypes.check_user_dtype_supported(dtype, "full"), False
     return _on(_filled("full", fill_value, shape_of(shape), dtype, weak), device, out_sharding)
@@ -503,14 +503,14 @@ def _like(a, dtype, shape, is_placed: bool, name: str) -> tuple[Any, tuple[Ints,
 @boundary
 def zeros_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
     """Zeros of the shape and dtype of another array."""
-    a, kind = _like(a, dtype, shape, _made_of_shards(device, out_sharding), "zeros_like")
+    a, kind = _like(a, dtype, shape, _made_of_shards(device), "zeros_like")
     return _as(a, _constant(0, *kind), device, out_sharding)
 
 
 @boundary
 def ones_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
     """Ones of the shape and dtype of another array."""
-    a, kind = _like(a, dtype, shape, _made_of_shards(device, out_sharding), "ones_like")
+    a, kind = _like(a, dtype, shape, _made_of_shards(device), "ones_like")
     return _as(a, _constant(1, *kind), device, out_sharding)
 
 
@@ -523,7 +523,7 @@ def empty_like(prototype, dtype=None, shape=None, *, device=None):
 def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
     """One value in the shape and dtype of another array."""
     check_arrays("full_like", fill_value)
-    a, kind = _like(a, dtype, shape, _made_of_shards(device, out_sharding), "full_like")
+    a, kind = _like(a, dtype, shape, _made_of_shards(device), "full_like")
     made = _filled("full_like", fill_value, *kind)
     return _as(a, made, device, out_sharding) if np.ndim(fill_value) == 0 else _on(made, device, out_sharding)
 

@@ -69,6 +69,8 @@ def _shape_of(name: str, a) -> Ints:
                     "Convert them with jnp.asarray first.", DeprecationWarning)
         if a is None:
             return ()
+        if hasattr(a, "shape"):
+            return tuple(a.shape)
         return np.shape(a) if any(leaf is None for leaf in _elements(a)) else creation.asarray(a).shape
     if isinstance(a, (np.ndarray, ShapeDtypeStruct, ShapedArray)):
         return a.shape
@@ -687,13 +689,16 @@ def diag(v, k: int = 0):
     if aval.ndim != 1:
         raise ValueError("diag input must be 1d or 2d")
     n = aval.shape[0] + builtins.abs(k)
-    low = builtins.max(k, 0)
-    zero = shaping.convert(0, aval.dtype, aval.weak_type)
-    padded = shaping.pad(v, zero, ((low, n - aval.shape[0] - low, 0),))
+    low = builtins.max(-k, 0)
+    high = n - aval.shape[0] - low
+    if isinstance(aval.dtype, dtypes.ExtendedDType):  # no element of theirs is a value to pad with
+        padded = shaping.concatenate([shaping.full_like(v, 0, shape=(low,)), v, shaping.full_like(v, 0, shape=(high,))], 0)
+    else:
+        padded = shaping.pad(v, shaping.convert(0, aval.dtype, aval.weak_type), ((low, high, 0),))
     row = shaping.broadcasted_iota(dtypes.int32, (n, n), 0)
     column = shaping.broadcasted_iota(dtypes.int32, (n, n), 1)
     mask = row + k == column
-    wide = shaping.broadcast_in_dim(padded, (n, n), (1,))
+    wide = shaping.broadcast_in_dim(padded, (n, n), (0,))
     return lax.select(mask, wide, shaping.full_like(wide, 0))
 
 

@@ -286,7 +286,6 @@ _MOST_BITS = 31  # of a size that is not known yet
 def _search_halving(a, v, side: str, unroll: bool):
     size = aval_of(a).size
     steps = _MOST_BITS if is_symbolic(size) else size.bit_length()
-    shape = aval_of(v).shape
     dtype = np.dtype(np.uint64 if exceeds((size,), 2**32 - 1) else np.uint32)
 
     # To the right of everything is where NaN belongs: that can be said once, behind the loop.
@@ -295,12 +294,13 @@ def _search_halving(a, v, side: str, unroll: bool):
     def halve(bounds: tuple[Any, Any], _: None):
         low, high = bounds
         middle = low + lax.div(lax.sub(high, low), np.asarray(2, dtype)[()])
-        found = indexing.gather_at(a, middle, mode="clip", wrap_negative_indices=False)
+        with placement.choosing():  # what is found lies as what is looked for
+            found = indexing.gather_at(a, middle, mode="clip", wrap_negative_indices=False)
         later = lax.le(found, v) if is_nan is not None else _before(found, v, side == "right")
         return (lax.select(later, middle, low), lax.select(later, high, middle)), None
 
-    end = shaping.full(shape, scalar(size, dtype), dtype)
-    result = lax.scan(halve, (shaping.full(shape, 0, dtype), end), None, length=steps, unroll=steps if unroll else 1)[0][1]
+    start, end = (shaping.full_like(v, scalar(each, dtype), dtype) for each in (0, size))
+    result = lax.scan(halve, (start, end), None, length=steps, unroll=steps if unroll else 1)[0][1]
     return result if is_nan is None else lax.select(is_nan, end, result)
 
 

@@ -32,8 +32,8 @@ from jaxlite.random import words as words  # registers how operations on keys ru
 from jaxlite.random.prng import (
     IMPLEMENTATIONS,
     Implementation,
-    KeyArray,
     KeyDType,
+    PRNGKeyArray,
     check_legacy,
     implementation,
     random_clone_p,
@@ -52,7 +52,7 @@ key_reuse = loader("jaxlite.compilation.key_reuse")
 
 
 def _is_typed(key) -> bool:
-    return type(key) is KeyArray or isinstance(key, Tracer) and isinstance(key.aval.dtype, KeyDType)
+    return type(key) is PRNGKeyArray or isinstance(key, Tracer) and isinstance(key.aval.dtype, KeyDType)
 
 
 def check_key(name: str, key) -> tuple[Any, Implementation, bool]:
@@ -329,4 +329,4 @@ def key_of_arrays(cls) -> None:
             setattr(cls, name, value)
 
 
-key_of_arrays(KeyArray)
+key_of_arrays(PRNGKeyArray)

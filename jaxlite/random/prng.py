@@ -20,6 +20,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import AVAL_OF, aval_of
+from jaxlite.devices import placement
 from jaxlite.devices.extended import EArray, outer_aval
 from jaxlite.random import random123, rbg, threefry
 from jaxlite.traces.jvp import def_zero
@@ -68,9 +69,9 @@ class KeyDType(dtypes.ExtendedDType):
         """The type of the words behind one key."""
         return self._element
 
-    def wrap(self, words) -> KeyArray:
+    def wrap(self, words) -> PRNGKeyArray:
         """Keys from a concrete array of words."""
-        return KeyArray(self, words)
+        return PRNGKeyArray(self, words)
 
     def __reduce__(self):
         return key_dtype, (self.impl.name,)
@@ -115,7 +116,7 @@ def key_dtype(impl_spec=None) -> KeyDType:
 # --- arrays of keys ----------------------------------------------------------------------------------
 
 
-class KeyArray(EArray):
+class PRNGKeyArray(EArray):
     """A concrete array of keys: it holds the words, uint32[*shape, words]."""
 
     __module__ = "jax.random"  # autoray and others tell by it whose functions are for it; other arrays are jaxlib's
@@ -143,8 +144,9 @@ class KeyArray(EArray):
         return f"Array({self.shape}, dtype={self.dtype.name}) overlaying:\n{self._base_array}"
 
 
-AVAL_OF[KeyArray] = lambda key: key.aval
-xla.call_registry.register_node(KeyArray, lambda key: ((key._base_array,), key.dtype), lambda dtype, words: dtype.wrap(*words))
+AVAL_OF[PRNGKeyArray] = lambda key: key.aval
+xla.call_registry.register_node(PRNGKeyArray, lambda key: ((key._base_array,), key.dtype),
+                                lambda dtype, words: dtype.wrap(*words))
 
 
 def _by_tag(tag: str) -> Implementation:
@@ -262,12 +264,12 @@ def _random_clone_aval(keys) -> ShapedArray:
 
 
 @random_clone_p.def_eager
-def _random_clone_eager(keys) -> KeyArray:
-    return keys.dtype.wrap(keys._base_array)
+def _random_clone_eager(keys) -> PRNGKeyArray:
+    return keys.dtype.wrap(placement.on_context(keys._base_array))
 
 
 @random_wrap_p.def_eager
-def _random_wrap_eager(words, *, impl: Implementation) -> KeyArray:
+def _random_wrap_eager(words, *, impl: Implementation) -> PRNGKeyArray:
     check_words(words, impl)
     return impl.dtype.wrap(words if type(words) is arrays.ArrayImpl else arrays.make_array(words))
 

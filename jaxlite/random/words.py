@@ -120,9 +120,10 @@ def _scatter(name: str, avals: Sequence[Any], x, indices, updates, *, dimension_
 
 @_on_words("eq")
 def _eq(name: str, avals: Sequence[Any], x, y):
-    shape, element = next((aval.shape for aval in avals if aval.shape), ()), _element(avals)
-    behind = tuple(_behind(len(shape), element))
-    x, y = (value if aval.shape == shape else lax.broadcast_in_dim(value, (*shape, *element), behind)
+    shape, element = lax.broadcast_shapes(*(aval.shape for aval in avals)), _element(avals)
+    rank, behind = len(shape), tuple(_behind(len(shape), element))
+    x, y = (value if aval.shape == shape else lax.broadcast_in_dim(
+                value, (*shape, *element), (*range(rank - len(aval.shape), rank), *behind))
             for value, aval in zip((x, y), avals, strict=True))
     return lax.reduce_and(lax.eq(x, y), behind)
 

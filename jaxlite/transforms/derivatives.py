@@ -12,7 +12,7 @@ from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import check_callable
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import config, dtypes, source
-from jaxlite.core.aval import AbstractRef, high_types, typematch
+from jaxlite.core.aval import AbstractRef, high_types, layouts, typematch
 from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
 from jaxlite.core.filtering import boundary
@@ -31,6 +31,7 @@ from jaxlite.core.tree import (
     treedef_is_leaf,
 )
 from jaxlite.core.values import aval_of
+from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import as_array, is_array_like
 from jaxlite.traces.backward_logs import collecting
@@ -105,8 +106,8 @@ def _checked_tangent(name: str, primal: Any, tangent: Any, path: str) -> Any:
         raise ValueError(f"{name} called with different primal and tangent shapes;Got primal shape {aval.shape} and "
                          f"tangent shape as {tangent_type.shape}{' at ' + path if path else ''}.")
     if aval.weak_type and not tangent_type.weak_type and dtypes.kind(aval.dtype) in "fc":
-        return shaping.convert(tangent, aval.dtype, True)
-    return tangent
+        tangent = shaping.convert(tangent, aval.dtype, True)
+    return placement.laid_out_as(tangent, primal) if layouts.exist else tangent
 
 
 def _as_output(value: Any) -> Any:
@@ -230,7 +231,7 @@ def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals
         for each, target in zip(linear, itertools.compress(targets, nonzero), strict=True):
             each.target = target
     results = iter(backward(jaxpr, residuals, linear, active))
-    outs = [instantiate(next(results)) if flag else zeros_of(cotangent_aval(aval))
+    outs = [_as_output(instantiate(next(results))) if flag else zeros_of(cotangent_aval(aval))
             for flag, aval in zip(nonzero, avals, strict=True)]
     return tree_unflatten(in_tree, outs)
 

@@ -87,6 +87,7 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
     rhs = rhs if rhs_dtype == right.dtype else ctx.convert(rhs, right.shape, rhs_dtype)
     shapes, dtypes = (left.shape, right.shape), (lhs_dtype, product_dtype)
     is_plain = ctx.platform == "cpu" and not is_turned and lhs_dtype == rhs_dtype and "algorithm" not in attributes
+    is_plain &= not (ctx.in_loop and ctx.builder.is_split)  # between devices XLA sums up by the operations that it knows
     if is_plain and is_summed(*shapes, dimension_numbers, dtypes, ctx.in_loop) and not (
             ctx.in_loop and is_repeated((lhs, rhs), shapes, dimension_numbers)):
         result = summed(ctx, lhs, rhs, shapes, dimension_numbers, dtypes)

@@ -70,7 +70,7 @@ def test_odd_arguments_are_accepted(call, expected):
     (lambda: jnp.diag(x, jnp.ones(3)), TypeError),
     (lambda: jnp.min(x, axis=jnp.array([True, False])), ValueError),
     (lambda: jnp.indices((2,), dtype=random.key(0).dtype), TypeError),
-    (lambda: jaxlite.nn.softplus(random.key(0)), ValueError), (lambda: jnp.arange(random.key(0)), TypeError),
+    (lambda: jaxlite.nn.softplus(random.key(0)), TypeError), (lambda: jnp.arange(random.key(0)), TypeError),
     (lambda: jaxlite.grad(lambda x, y: x * y, (0, -2))(1.0, 2.0), TypeError),
     (lambda: jaxlite.jacfwd(lambda x, y: x * y, (1, 1))(1.0, 2.0), TypeError),
     (lambda: jaxlite.jvp(abs, (1.0,), [1.0]), TypeError), (lambda: lax.integer_pow(2.0, 1.5), TypeError),

@@ -311,9 +311,13 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             with pytest.raises(ShardingTypeError, match="same sharding"):
                 jnp.concatenate([R, X])
             assert jax.jit(lambda a, b: lax.cond(True, lambda: a, lambda: b))(X, new).sharding == X.sharding
-        for make in (lambda: jnp.zeros((2, 2)), lambda: jax.random.key(0),
-                     lambda: lax.rng_bit_generator(jnp.zeros(4, "uint32"), (8,))):
-            assert {aval.sharding.mesh.size for aval in jax.make_jaxpr(make)().out_avals} == {8}
+        values = np.ones((8, 8), np.float32)
+        for size, make in (
+                (8, lambda a: jnp.zeros((2, 2))), (8, lambda a: lax.rng_bit_generator(jnp.zeros(4, "uint32"), (8,))),
+                (8, lambda a: a * 2), (8, lambda a: a[None]), (8, lambda a: jnp.where(a > 0, a, a)),
+                (8, lambda a: a.at[0].set(1)),
+                (0, lambda a: jax.random.key(0)), (0, jnp.sin), (0, jnp.sum), (0, lambda a: a @ a.T), (0, lambda a: a[1:3])):
+            assert {aval.sharding.mesh.size for aval in jax.make_jaxpr(make)(values).out_avals} == {size}
         assert jax.typeof(jnp.zeros((2, 2))).sharding == whole and jax.eval_shape(jnp.sin, R).sharding == whole
         with pytest.raises(ShardingTypeError, match="same sharding"):
             jnp.concatenate([jnp.zeros((8, 16)), X])
@@ -324,6 +328,39 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         check(lambda b: lax.linalg.triangular_solve(matrix, b), (X,), "f32[8@x,16]")
         with pytest.raises(ShardingTypeError, match="unsharded on the contracting axis"):
             lax.linalg.triangular_solve(matrix, Y)
+        check(lambda b: jnp.linalg.solve(matrix, b), (put((16, 8), None, "x"),), "f32[16,8@x]")
+        check(jax.grad(lambda b: jnp.linalg.solve(matrix, b).sum()), (put((16, 8), None, "x"),), "f32[16,8@x]")
+
+    def test_in_shardings_are_no_types():
+        values = np.arange(64, dtype=np.float32).reshape(8, 8)
+        rows = NamedSharding(MESH, P("x"))
+        for fun, expected in ((lambda a: a.T @ a, P()), (jnp.sin, P("x")), (lambda a: a.T, P(None, "x"))):
+            out = jax.jit(fun, in_shardings=rows)(values)
+            np.testing.assert_allclose(out, fun(values), rtol=1e-6)
+            assert out.sharding.is_equivalent_to(NamedSharding(MESH, expected), 2)
+        assert type_of(jax.jit(lambda a: jax.jit(lambda b: b * 2, in_shardings=P("y"))(a + 1)), X) == "f32[8@x,16]"
+
+    def test_parts_of_arrays():
+        keys = reshard(jax.random.split(jax.random.key(1), 8), P("x"))
+        for array in (XY, Y, R):
+            np.testing.assert_array_equal(list(array), np.asarray(array))
+        words = np.stack([jax.random.key_data(key) for key in keys])
+        np.testing.assert_array_equal(words, jax.random.key_data(keys))
+        copied = jnp.copy(jax.device_put(X, NamedSharding(MESH, P("x"))))
+        assert copied.sharding.spec == P("x", None) and jax.random.clone(keys).sharding.spec == keys.sharding.spec
+        assert jax.typeof(jax.new_ref(X)).sharding.spec == P("x", None)
+        check(lambda a, b: jnp.searchsorted(a, b), (jnp.arange(16.0), V), "i32[16@y]")
+        check(jnp.diag, (V,), "f32[16@y,16]")
+
+    def test_tangents_lie_as_their_primals():
+        for tangent in (R, Y, jnp.asarray(np.asarray(R))):
+            out = jax.jvp(jnp.sin, (X,), (tangent,))
+            assert [short(jax.typeof(each)) for each in out] == ["f32[8@x,16]"] * 2
+            np.testing.assert_allclose(out[1], np.cos(X) * np.asarray(tangent), rtol=1e-5)
+
+    def test_made_with_a_sharding_of_the_result():
+        assert jnp.full((8,), 2.0, out_sharding=P("x")).weak_type
+        assert not jnp.full((8,), 2.0, device=MESH.devices[0, 0]).weak_type
 
     def test_programs_without_explicit_axes_have_no_trace_of_them():
         auto = jax.make_mesh((4, 2), ("x", "y"), (AxisType.Auto,) * 2)

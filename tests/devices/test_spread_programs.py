@@ -464,3 +464,8 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             doubled = jnp.sum(SPREAD * 2)
         for got, want in ((total, X.sum()), (rows, X.sum(0)), (mean, X.mean()), (doubled, 2 * X.sum())):
             np.testing.assert_allclose(got, want, rtol=1e-5)
+
+    def test_small_products_in_loops_are_summed_up_over_devices():
+        cut, start = jax.device_put(X / 4, on("x")), np.ones((8, 8), np.float32)
+        looped = jax.jit(lambda a, b: lax.fori_loop(0, 3, lambda _, c: c @ b, a))
+        np.testing.assert_allclose(looped(start, cut), np.linalg.matrix_power(X / 4, 3).sum(0) * start, rtol=1e-4)

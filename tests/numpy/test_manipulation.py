@@ -196,6 +196,8 @@ def test_sequences_that_say_of_each_part_what_shape_it_has():
         ndim, shape = (1, 1), ((2,), (3,))
 
     same(jnp.concatenate(Blocks([V[:2], V[:3]])), np.concatenate([V[:2], V[:3]]))
+    with pytest.warns(DeprecationWarning):
+        assert jnp.shape(Blocks([1])) == ((2,), (3,))
 
 
 # --- traced arguments --------------------------------------------------------------------------------

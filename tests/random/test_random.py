@@ -275,7 +275,7 @@ def test_type_of_keys(keys):
     key = keys[0]
     assert (key.shape, key.ndim, key.size, key.itemsize, key.nbytes) == ((), 0, 1, 8, 8)
     assert key.dtype.name == "key<fry>" and str(key.aval) == "key<fry>[]"
-    assert isinstance(key, jaxlite.Array)
+    assert isinstance(key, jaxlite.Array) and type(key).__name__ == "PRNGKeyArray"
     assert jnp.issubdtype(key.dtype, jaxlite.dtypes.prng_key) and jnp.issubdtype(key.dtype, jaxlite.dtypes.extended)
     assert repr(random.key(1)) == "Array((), dtype=key<fry>) overlaying:\n[0 1]"
     assert random.key_dtype() == key.dtype and random.key_dtype("rbg") != key.dtype
@@ -322,11 +322,21 @@ def test_keys_move_like_numbers(name, keys):
 def test_keys_compare_and_iterate(keys):
     assert (keys == keys[1]).tolist() == [False, True, False]
     assert (keys != keys[1]).tolist() == [True, False, True]
+    assert (keys[:, None] == keys[None]).tolist() == np.eye(3, dtype=bool).tolist() and (keys[1] == keys).tolist() == [0, 1, 0]
+    assert jnp.isin(keys[:, None], keys[1:]).tolist() == [[False], [True], [True]]
     assert len(keys) == 3 and [words(key).tolist() for key in keys] == words(keys).tolist()
     many = random.split(keys[0], 40)  # rows of long arrays come in groups
     assert [words(key).tolist() for key in many] == words(many).tolist()
     first, second = random.split(random.PRNGKey(0))
     assert first.shape == (2,) and (first != second).any()
+
+
+@pytest.mark.parametrize("k", [0, 1, -2])
+def test_keys_on_a_diagonal(k, keys):
+    found = words(jnp.diagflat(keys, k))
+    np.testing.assert_array_equal(found, np.stack([np.diag(part, k) for part in words(keys).T], -1))
+    with pytest.raises(TypeError, match="pad does not accept dtype key<fry>"):
+        lax.pad(keys, keys[0], ((1, 1, 0),))
 
 
 def test_keys_are_arguments_results_and_constants_of_jit(keys, count_traces):

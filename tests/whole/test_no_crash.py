@@ -6,11 +6,14 @@ What might take the process down runs in a subprocess (this file as a script), o
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,6 +28,7 @@ import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.core.primitive import PRIMITIVES
+from lowering import xla
 
 Cases = Iterator[tuple[str, Callable[[], Any]]]
 FORBIDDEN_TEXTS = ("see current operation", "op expected", "error: ", "RET_CHECK", "nanobind")
@@ -226,7 +230,75 @@ def deleted() -> Cases:
     yield from ((name, functools.partial(call, gone)) for name, call in calls.items())
 
 
-GROUPS = [sizes, numpy_inputs, hand_made_equations, compiled_equations, objects, recursion, deleted]
+def deleted_while_others_read() -> Cases:
+    """Memory that NumPy still reads when its array is deleted or donated."""
+    def read_after(remove: Callable[[Any], Any]) -> None:
+        array = jnp.arange(1000.0) + 1
+        view = np.from_dlpack(array)
+        remove(array)
+        assert view.sum() == 500500
+        del view
+
+    yield "deleted", lambda: read_after(lambda array: array.delete())
+    yield "donated", lambda: read_after(jaxlite.jit(lambda a: a * 2, donate_argnums=0))
+
+
+def meshes_without_devices() -> Cases:
+    mesh = jaxlite.sharding.Mesh(np.array(jaxlite.devices())[:0], ("x",))
+    for spec in (jaxlite.P(), jaxlite.P("x")):
+        sharding = jaxlite.NamedSharding(mesh, spec)
+        for size in (0, 8):
+            values = np.ones(size, np.float32)
+            yield f"device_put {spec} {size}", lambda v=values, s=sharding: jaxlite.device_put(v, s)
+            yield f"jit {spec} {size}", lambda v=values, s=sharding: jaxlite.jit(lambda a: a * 2, in_shardings=s)(v)
+            yield f"callback {spec} {size}", lambda v=values, s=sharding: jaxlite.make_array_from_callback(
+                v.shape, s, lambda index: v)
+            yield f"shards {spec} {size}", lambda v=values, s=sharding: jaxlite.make_array_from_single_device_arrays(
+                v.shape, s, [])
+
+
+def interrupts() -> Cases:
+    """A signal during a compile: XLA goes on in a thread of its own, with a module that Python has left."""
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    def compile_and_interrupt() -> None:
+        signal.signal(signal.SIGALRM, interrupt)
+        compile_and_load = xla.backend_compile_and_load
+
+        def watched(*args: Any) -> Any:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            return compile_and_load(*args)
+
+        xla.backend_compile_and_load = watched
+        program = jaxlite.jit(lambda x: sum(jnp.sin(x @ x + step) for step in range(200)))
+        try:
+            program(jnp.ones((20, 20)))
+            raise AssertionError("the program was compiled before the signal came")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            xla.backend_compile_and_load = compile_and_load
+        gc.collect()
+        time.sleep(1)  # for XLA's thread
+
+    jaxlite.config.update("jax_enable_compilation_cache", False)
+    for turn in range(3):
+        yield f"compile {turn}", compile_and_interrupt
+
+
+def marks_in_foreign_calls() -> Cases:
+    """Names of foreign calls that XLA reads itself."""
+    result = jaxlite.ShapeDtypeStruct((3,), jnp.float32)
+    names = ("Sharding", "SPMDFullToShardShape", "LayoutConstraint", "MoveToHost", "TopK", "SliceToDynamic")
+    for name, count in itertools.product(names, (0, 2)):
+        yield f"{name} of {count}", lambda name=name, count=count: jaxlite.jit(
+            lambda *a: jaxlite.ffi.ffi_call(name, result)(*a))(*[jnp.ones(3)] * count)
+
+
+GROUPS = [sizes, numpy_inputs, hand_made_equations, compiled_equations, objects, recursion, deleted, deleted_while_others_read,
+          meshes_without_devices, interrupts, marks_in_foreign_calls]
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)

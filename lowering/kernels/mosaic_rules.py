@@ -60,6 +60,9 @@ def _wait(k: MosaicKernel, eqn: Any, ref: Window, *leaves: Any, args_tree: Any, 
     transforms, value = args_tree.unflatten(leaves)
     ref = part(k, ref, transforms)
     amount = _number(k, value).name
+    if not decrement and "dma" in ref.element:
+        raise LoweringError("semaphore_wait with decrement=False, on a semaphore of copies, is not supported in the Pallas "
+                            "Mosaic TPU lowering")
     k.line(f"tpu.sem_wait {ref.name}, {amount} : {ref.type}")
     if not decrement:  # a core waits for its own semaphores alone, so that none sees the lower value
         k.line(f"tpu.sem_signal {ref.name}, {amount} : {ref.type}")

@@ -242,14 +242,14 @@ def test_errors(message):
 
 
 def test_mosaic_module(capsys):
-    def kernel(x_ref, o_ref, buffer, ready):
+    def kernel(x_ref, o_ref, buffer, ready, count):
         pltpu.async_copy(x_ref.at[pl.ds(8, 8)], buffer, ready.at[1]).wait()
         pltpu.sync_copy(buffer, o_ref)
-        pl.semaphore_wait(ready.at[0], 2, decrement=False)
+        pl.semaphore_wait(count, 2, decrement=False)
 
     x = np.ones((16, 128), np.float32)
     call_it = pl.pallas_call(kernel, Shape((8, 128), F), in_specs=[ANY], out_specs=ANY, debug=True, scratch_shapes=[
-        pltpu.VMEM((8, 128), F), pltpu.SemaphoreType.DMA((2,))])
+        pltpu.VMEM((8, 128), F), pltpu.SemaphoreType.DMA((2,)), pltpu.SemaphoreType.REGULAR])
     assert "tpu_custom_call" in jax.jit(call_it).trace(x).lower(lowering_platforms=("tpu",)).as_text()
     module = capsys.readouterr().out
     for part in ("tpu.memref_slice", "tpu.enqueue_dma source(", "tpu.wait_dma2 semaphore(", "memref<2x!tpu.dma_semaphore",

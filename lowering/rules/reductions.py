@@ -121,6 +121,33 @@ def _reduce_truths(ctx: Any, monoid: str, x: Any, aval: Any, axes: tuple[int, ..
     return ctx.compare(result, ctx.constant(0, _FLOAT, out.shape), "NE")
 
 
+def _sum_of_weighted(ctx: Any, x: Any, aval: Any, axes: tuple[int, ...]) -> Any:
+    """A sum along an axis of an array whose parts, of several axes, are multiplied by a factor each; None for other sums.
+
+    XLA's library takes such a product in, but computes it element by element: ten times as slowly as one whose parts have one
+    axis. So the axes of a part are merged.
+    """
+    is_product = getattr(x.owner, "name", "") == "stablehlo.multiply"
+    if ctx.platform != "cpu" or len(axes) > 1 or aval.dtype != _FLOAT or not is_product:
+        return None
+    shape, first = aval.shape, axes[0] + 1
+    if len(shape) < first + 2 or type(aval.size) is not int or aval.size < _LIBRARY_SIZE:
+        return None
+    for value, factor in (x.owner.operands, [*x.owner.operands][::-1]):
+        if getattr(factor.owner, "name", "") != "stablehlo.broadcast_in_dim":
+            continue
+        weights = factor.owner.operands[0]
+        own = tuple(weights.type.shape)
+        if len(own) == len(shape) and set(own[first:]) == {1}:
+            merged, one_each = (*shape[:first], math.prod(shape[first:])), (*own[:first], 1)
+            value = ctx.value("stablehlo.reshape", [value], merged, _FLOAT)
+            weights = ctx.broadcast(ctx.value("stablehlo.reshape", [weights], one_each, _FLOAT), one_each, merged, _FLOAT)
+            product = ctx.value("stablehlo.multiply", [value, weights], merged, _FLOAT)
+            total = reduce_by_monoid(ctx, "sum", product, merged, _FLOAT, axes)
+            return ctx.value("stablehlo.reshape", [total], ctx.aval_out.shape, _FLOAT)
+    return None
+
+
 def _reduction(monoid: str) -> None:
     @lowers(f"reduce_{monoid}")
     def rule(ctx: Any, x: Any, *, axes: tuple[int, ...], **params: Any) -> Any:
@@ -131,6 +158,8 @@ def _reduction(monoid: str) -> None:
             return _reduce_truths(ctx, monoid, truths, aval, axes)
         if monoid == "sum" and _is_rounded(ctx, aval, axes):
             return _sum_as_floats(ctx, x, aval, axes)
+        if monoid == "sum" and (weighted := _sum_of_weighted(ctx, x, aval, axes)) is not None:
+            return weighted
         return reduce_by_monoid(ctx, monoid, x, aval.shape, aval.dtype, axes)
 
 

@@ -295,6 +295,18 @@ def test_many_booleans_are_counted_like_few(f):
         assert np.array_equal(found, expected) and found.dtype == (np.int32 if expected.dtype == np.int64 else expected.dtype)
 
 
+@pytest.mark.parametrize("shape, axis, is_merged", [
+    ((16, 20, 32), 0, True), ((2, 16, 10, 32), 1, True), ((16, 640), 0, False), ((16, 20, 32), 1, False),
+    ((4, 5, 6), 0, False)])
+def test_sums_of_parts_that_are_weighted(shape, axis, is_merged):
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    others = [each for each in range(len(shape)) if each != axis]
+    weights = np.expand_dims(np.arange(shape[axis], dtype=np.float32), others)
+    weighted = jaxlite.jit(lambda x, weights: (x * weights).sum(axis))
+    assert ("stablehlo.reshape" in weighted.lower(x, weights).as_text()) == is_merged
+    np.testing.assert_allclose(weighted(x, weights), (x.astype(np.float64) * weights).sum(axis), rtol=1e-4, atol=1e-4)
+
+
 def test_booleans_are_reduced_as_floats_where_the_library_takes_them():
     reducers = lambda f, x: [line for line in jaxlite.jit(f).lower(x).as_text().splitlines() if "stablehlo.reduce(" in line]
     is_float = lambda f, x: all("xf32>" in line for line in reducers(f, x))

@@ -31,10 +31,9 @@ from jaxlite.experimental.sparse.products import (
     bcoo_dot_general_sampled,
     bcoo_dot_general_sampled_p,
     meeting_pairs,
-    preferred_dtype,
+    product_params,
     product_shape,
 )
-from jaxlite.lax.dot import canonical_dimension_numbers, dot_general_shape
 from jaxlite.lax.shaping import convert
 from jaxlite.numpy.index_plan import canonical_index
 from jaxlite.transforms.vmap import vmap
@@ -882,10 +881,8 @@ def bcoo_dot_general(lhs, rhs, *, dimension_numbers, precision=None, preferred_e
     if not (isinstance(lhs, BCOO) or isinstance(rhs, BCOO)):
         return lax.dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding)
     lhs, rhs = (each if isinstance(each, BCOO) else jnp.asarray(each) for each in (lhs, rhs))
-    numbers = canonical_dimension_numbers(dimension_numbers)
-    dot_general_shape(lhs, rhs, numbers)  # which refuses what does not fit
+    numbers, dtype = product_params(lhs, rhs, dimension_numbers, preferred_element_type)
     (left_contract, right_contract), (left_batch, right_batch) = numbers
-    dtype = preferred_dtype(preferred_element_type, lhs, rhs)
     if isinstance(lhs, BCOO) and isinstance(rhs, BCOO):
         return _sparse_times_sparse(lhs, rhs, numbers, dtype)
 

@@ -17,8 +17,7 @@ from jaxlite.experimental.sparse import bcoo
 from jaxlite.experimental.sparse.base import JAXSparse, Shape, SparseInfo, is_dense
 from jaxlite.experimental.sparse.bcoo import BCOO
 from jaxlite.experimental.sparse.primitives import sparse_primitive
-from jaxlite.experimental.sparse.products import preferred_dtype
-from jaxlite.lax.dot import canonical_dimension_numbers, dot_general_shape
+from jaxlite.experimental.sparse.products import product_params
 from jaxlite.lax.shaping import convert
 from jaxlite.numpy.index_plan import canonical_index
 from jaxlite.transforms.vmap import vmap
@@ -469,9 +468,8 @@ def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
 def bcsr_dot_general(lhs, rhs, *, dimension_numbers, precision=None, preferred_element_type=None, out_sharding=None):
     """The products of `lax.dot_general` with a BCSR operand."""
     if isinstance(lhs, BCSR) and is_dense(rhs):
-        rhs, numbers = jnp.asarray(rhs), canonical_dimension_numbers(dimension_numbers)
-        dot_general_shape(lhs, rhs, numbers)  # which refuses what does not fit
-        dtype = preferred_dtype(preferred_element_type, lhs, rhs)
+        rhs = jnp.asarray(rhs)
+        numbers, dtype = product_params(lhs, rhs, dimension_numbers, preferred_element_type)
         return bcsr_dot_general_p.bind(lhs.data, lhs.indices, lhs.indptr, rhs, dimension_numbers=numbers,
                                        preferred_element_type=dtype, lhs_spinfo=lhs._info)
     plain = (each.to_bcoo() if isinstance(each, BCSR) else each for each in (lhs, rhs))

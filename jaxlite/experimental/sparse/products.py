@@ -13,6 +13,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.experimental.sparse.batches import _columns, _ends
 from jaxlite.experimental.sparse.primitives import sparse_primitive
+from jaxlite.lax.dot import canonical_dimension_numbers, dot_general_shape
 
 
 def product_shape(lhs: Sequence[int], rhs: Sequence[int], numbers) -> list[int]:
@@ -23,9 +24,15 @@ def product_shape(lhs: Sequence[int], rhs: Sequence[int], numbers) -> list[int]:
     return [lhs[axis] for axis in left_batch] + left + right
 
 
-def preferred_dtype(preferred, lhs, rhs):
-    """The dtype of a product: the one asked for, or that of both operands."""
-    return jnp.promote_types(lhs.dtype, rhs.dtype) if preferred is None else dtypes.check_user_dtype_supported(preferred)
+def product_params(lhs, rhs, dimension_numbers, preferred) -> tuple[Any, Any]:
+    """The dimension numbers of a product, and its dtype: the one asked for, or that of both operands.
+
+    Raises: TypeError if sizes do not fit.
+    """
+    numbers = canonical_dimension_numbers(dimension_numbers)
+    dot_general_shape(lhs, rhs, numbers)
+    return numbers, (jnp.promote_types(lhs.dtype, rhs.dtype) if preferred is None
+                     else dtypes.check_user_dtype_supported(preferred))
 
 
 def meeting_pairs(data: Sequence[Any], indices: Sequence[Any], shapes: Sequence[Sequence[int]], numbers) -> list[Any]:

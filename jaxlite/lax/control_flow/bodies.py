@@ -18,7 +18,7 @@ from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import Ints, ShapedArray, high_types, typematch, varying
 from jaxlite.core.errors import JaxprTypeError
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, subjaxprs
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Remembering, derived, subjaxprs
 from jaxlite.core.staging import StagingTrace, high, pvary_p, trace_to_jaxpr, varying_inputs, varying_outputs
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.tree import keystr, leaf_paths, tree_differences, tree_flatten, tree_flatten_with_path, tree_map
@@ -30,18 +30,17 @@ from lowering import xla
 # --- tracing -----------------------------------------------------------------------------------------
 
 
-class Body:
+class Body(Remembering):
     """A function traced for given types. `jaxpr` has the values that it closes over, `consts`, as constvars.
 
     What callers make of the jaxpr is remembered here, so that one body gives one and the same equation: compiled code
     is found again by the identity of its jaxpr.
     """
 
-    __slots__ = ("jaxpr", "consts", "out_tree", "_derived")
+    __slots__ = ("jaxpr", "consts", "out_tree")
 
     def __init__(self, jaxpr: Jaxpr, consts: list[Any], out_tree):
         self.jaxpr, self.consts, self.out_tree = jaxpr, consts, out_tree
-        self._derived: dict[Any, Any] = {}
 
     def is_stale(self) -> bool:
         """Whether it closes over tracers of a trace that has ended."""
@@ -55,16 +54,7 @@ class Body:
 
     def derive(self, make: Callable[..., Any], *args):
         """`make(self, *args)`, remembered."""
-        key = (make, *args)
-        found = self._derived.get(key)
-        if found is None:
-            if len(self._derived) >= _DERIVED_LIMIT:  # a lasting body may be used with functions made anew
-                self._derived.clear()
-            found = self._derived[key] = make(self, *args)
-        return found
-
-
-_DERIVED_LIMIT = 16
+        return derived(self, (make, *args), lambda: make(self, *args))
 
 
 _bodies: PerFunction[Body] = PerFunction()  # by what it was traced for, and its signature

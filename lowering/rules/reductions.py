@@ -128,7 +128,7 @@ def _sum_of_weighted(ctx: Any, x: Any, aval: Any, axes: tuple[int, ...]) -> Any:
     axis. So the axes of a part are merged.
     """
     is_product = getattr(x.owner, "name", "") == "stablehlo.multiply"
-    if ctx.platform != "cpu" or len(axes) > 1 or aval.dtype != _FLOAT or not is_product:
+    if ctx.platform != "cpu" or len(axes) != 1 or aval.dtype != _FLOAT or not is_product:
         return None
     shape, first = aval.shape, axes[0] + 1
     if len(shape) < first + 2 or type(aval.size) is not int or aval.size < _LIBRARY_SIZE:

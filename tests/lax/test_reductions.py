@@ -307,6 +307,10 @@ def test_sums_of_parts_that_are_weighted(shape, axis, is_merged):
     np.testing.assert_allclose(weighted(x, weights), (x.astype(np.float64) * weights).sum(axis), rtol=1e-4, atol=1e-4)
 
 
+def test_the_sum_of_one_product():
+    assert jaxlite.jit(lambda x: lax.reduce_sum(x * 3, ()))(np.float32(2)) == 6
+
+
 def test_booleans_are_reduced_as_floats_where_the_library_takes_them():
     reducers = lambda f, x: [line for line in jaxlite.jit(f).lower(x).as_text().splitlines() if "stablehlo.reduce(" in line]
     is_float = lambda f, x: all("xf32>" in line for line in reducers(f, x))

@@ -33,7 +33,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from lowering.passes import products
@@ -83,6 +83,7 @@ _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call":
           "custom_vjp_call": "call_jaxpr"}
 _FOLDS = ("reduce", "reduce_window")  # their bodies are not kernels of their own
 _SOLVERS = ("custom_linear_solve", "custom_root", "linear_call")  # the second of their programs is run
+_STACKING = SimpleNamespace(primitive=SimpleNamespace(name="copy"))  # what puts a result of a turn into a stack
 _first = itemgetter(0)
 
 _BLOW_UP = 1.3  # emitted instructions for each one of the program that are nothing to worry about
@@ -169,19 +170,27 @@ def barriers(jaxpr: Any, shifted: Mapping[Any, Any] = MappingProxyType({})) -> d
     return found
 
 
-def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen: set[int], in_loop: bool) -> None:
+def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen: set[int], in_loop: bool,
+            carried: int | None = None) -> None:
+    """Find the barriers of a program; of the body of a scan, only so many results are `carried`."""
     if id(jaxpr) in seen:
         return
     seen.add(id(jaxpr))
     values: list[_Value] = []
     env: dict[Any, _Value] = {}
     _values(jaxpr, env, values, found, shifted, seen, in_loop)
-    for atom in jaxpr.outvars:
+    for place, atom in enumerate(jaxpr.outvars):
         if atom in env:
             result = env[atom]
-            result.is_result = True
             if result.name == "dot_general" and not result.users and products.is_little(result.eqn):
                 found.pop(result.var, None)
+            if carried is not None and place >= carried:  # the stack is written, by a kernel that takes the result in
+                stack = _Value(result.var, _STACKING, [result])
+                stack.is_result = True
+                result.users.append(stack)
+                values.append(stack)
+            else:
+                result.is_result = True
     for value in reversed(values):
         if not value.users and not value.is_result:  # dead code of a call
             for operand in value.operands:
@@ -228,7 +237,7 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
                 env[eqn.outvars[0]] = env[cut]
                 continue
         for body in bodies(eqn):
-            _region(body, found, shifted, seen, in_loop or name in _LOOPS)
+            _region(body, found, shifted, seen, in_loop or name in _LOOPS, eqn.params["num_carry"] if name == "scan" else None)
         if products.is_better_turned(eqn):
             found[eqn.outvars[0]] = f"a product that is faster in the other order ({eqn.outvars[0].aval.size} elements)"
         operands: list[_Value] = []
@@ -605,8 +614,7 @@ def _write_factor(product: _Value, found: dict[Any, str], in_loop: bool) -> None
             return
         count, repeated = products.count(eqn), eqn.invars
     for value in product.operands:
-        # What a loop stacks is a result, but only the stack is written, and not what a product in the loop reads.
-        if value.var in repeated and value.is_loop and value.weight and (in_loop or not value.is_result):
+        if value.var in repeated and value.is_loop and not value.is_result and value.weight:
             saved = (count - value.size) * (_work_of(value) - _traffic(value))
             if saved > (_REPEATED_FACTOR if len(value.users) == 1 else _REPEATED_IF_WRITTEN):
                 found.setdefault(value.var, f"computed again for each row of a product ({value.name} of {value.size} elements)")

@@ -248,6 +248,16 @@ def test_factors_of_small_products_in_loops_are_not_computed_again_for_each_colu
     assert any("row of a product" in why for why in stacked.values())
 
 
+def test_what_a_scan_stacks_is_written_if_other_kernels_read_it():
+    def body(carry, key):
+        step = jnp.sqrt(carry) * jax.random.normal(key, (200,))
+        return 0.1 * step * step + 0.5 * carry, step
+
+    keys = jax.random.split(jax.random.key(0), 3)
+    reasons = barriers(lambda carry: lax.scan(body, carry, keys), np.ones(200, np.float32)).values()
+    assert any("times these" in why and "mul of 200" in why for why in reasons)
+
+
 def test_what_triangles_were_solved_for_is_written_before_it_is_summed_up():
     def written(reduce):
         triangle, sides = np.eye(4, dtype=np.float32), np.ones((4, 2000), np.float32)

@@ -138,11 +138,11 @@ def_bilinear(e.mul_p, lambda ct, x, y: sum_to(mul(ct, y), x), lambda ct, x, y: s
 
 
 def _div_jvp_divisor(g, ans, x, y):
-    # In this order a divisor that is stretched over x is scaled, transposed, behind the sum over what it is stretched along;
-    # the product of the two large arrays then has no reader but the sum. x is what else is kept where something is normalised,
-    # the quotient is not. 1 / y**2 would overflow early.
+    # In this order a divisor that is stretched over x is scaled, transposed, once before and once behind the sum over what it
+    # is stretched along: of several operations behind it the library that sums up makes loops of one element. x is what else is
+    # kept where something is normalised, the quotient is not. 1 / y**2 would overflow early.
     inverse = integer_pow(y, -1)
-    return mul(mul(mul(neg(g), inverse), inverse), x)
+    return mul(mul(mul(g, neg(inverse)), x), inverse)
 
 
 def_jvp(e.div_p, lambda g, ans, x, y: div(g, y), _div_jvp_divisor)

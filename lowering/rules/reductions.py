@@ -127,8 +127,9 @@ def _sum_of_weighted(ctx: Any, x: Any, aval: Any, axes: tuple[int, ...]) -> Any:
     XLA's library takes such a product in, but computes it element by element: ten times as slowly as one whose parts have one
     axis. So the axes of a part are merged.
     """
-    is_product = getattr(x.owner, "name", "") == "stablehlo.multiply"
-    if ctx.platform != "cpu" or len(axes) != 1 or aval.dtype != _FLOAT or not is_product:
+    if ctx.platform != "cpu" or ctx.builder.is_split:  # merged axes cannot be cut as the array is
+        return None
+    if len(axes) != 1 or aval.dtype != _FLOAT or getattr(x.owner, "name", "") != "stablehlo.multiply":
         return None
     shape, first = aval.shape, axes[0] + 1
     if len(shape) < first + 2 or type(aval.size) is not int or aval.size < _LIBRARY_SIZE:

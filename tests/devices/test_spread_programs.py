@@ -469,3 +469,10 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         cut, start = jax.device_put(X / 4, on("x")), np.ones((8, 8), np.float32)
         looped = jax.jit(lambda a, b: lax.fori_loop(0, 3, lambda _, c: c @ b, a))
         np.testing.assert_allclose(looped(start, cut), np.linalg.matrix_power(X / 4, 3).sum(0) * start, rtol=1e-4)
+
+    def test_parts_that_are_weighted_stay_where_they_are():
+        x, weights = np.random.default_rng(1).normal(size=(16, 20, 32)).astype(np.float32), np.arange(16, dtype=np.float32)
+        weighted = jax.jit(lambda x, weights: (x * weights[:, None, None]).sum(0))
+        spread = jax.device_put(x, on(None, None, "y"))
+        assert "all-gather" not in weighted.lower(spread, weights).compile().as_text()
+        np.testing.assert_allclose(weighted(spread, weights), np.einsum("ijk,i->jk", x, weights), rtol=1e-4, atol=1e-4)

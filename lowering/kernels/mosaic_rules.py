@@ -14,7 +14,7 @@ from lowering.kernels import triton_math, triton_rules
 from lowering.kernels.mosaic import Key, MosaicKernel, Window, lowers, part, reduction, window
 from lowering.kernels.triton import Value, scalar_text
 from lowering.module import LoweringError
-from lowering.rules import DECOMPOSITIONS
+from lowering.rules import decomposed
 
 _INT32 = np.dtype(np.int32)
 
@@ -169,7 +169,7 @@ def _of_a_key(k: MosaicKernel, eqn: Any, key: Any, *values: Any, **params: Any) 
             is_before = triton_math.compare(k, "slt", k.range(len(key.words)), k.constant(place, _INT32, word.shape))
             first = triton_rules.select(k, is_before, first, word)
         key = first
-    return k.program(DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], params), [key, *values])
+    return k.program(decomposed(eqn), [key, *values])
 
 
 def _element(k: MosaicKernel, x: Value, place: int) -> Value:

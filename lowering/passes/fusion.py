@@ -78,7 +78,7 @@ _SLICES = frozenset("slice split unstack dynamic_slice".split())
 _PARTS = _SLICES | {"concatenate", "pad", "real", "imag"}
 IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
-_LOOPS = ("while", "scan")
+LOOPS = ("while", "scan")
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",
           "custom_vjp_call": "call_jaxpr"}
 _FOLDS = ("reduce", "reduce_window")  # their bodies are not kernels of their own
@@ -237,7 +237,7 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
                 env[eqn.outvars[0]] = env[cut]
                 continue
         for body in bodies(eqn):
-            _region(body, found, shifted, seen, in_loop or name in _LOOPS, eqn.params["num_carry"] if name == "scan" else None)
+            _region(body, found, shifted, seen, in_loop or name in LOOPS, eqn.params["num_carry"] if name == "scan" else None)
         if products.is_better_turned(eqn):
             found[eqn.outvars[0]] = f"a product that is faster in the other order ({eqn.outvars[0].aval.size} elements)"
         operands: list[_Value] = []

@@ -40,6 +40,7 @@ from lowering.passes.fusion import (
     FUSIBLE,
     IN_LIBRARY,
     LIBRARY_REDUCTION,
+    LOOPS,
     REDUCTIONS,
     RUN_COST,
     bodies,
@@ -61,7 +62,6 @@ _REPEATING_ROWS = ELEMENTWISE | {"broadcast_in_dim"}
 _ROUNDING_STEPS = ("reduce_sum", "reduce_prod", "cumsum", "cumprod")
 _OF_PAIRS = ("argmax", "argmin", "reduce")
 _COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
-_LOOPS = ("while", "scan")
 _FEW = 1024  # elements that are reduced in no time
 _UPDATED, _LARGE = 2048, 65536  # elements that are not updated, and not written, in no time
 _ROW = 16  # elements that LLVM makes a vector loop of
@@ -78,8 +78,8 @@ _EQUAL_SHARE, _ACROSS_SHARE = 1 / 8, 1 / 32  # of all operations, from which on 
 _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
 _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each,
-_CONVOLVED_BY_LIBRARY = ("float32", "float16", "bfloat16")
 _PAIR_WORK = 8  # which takes so many times as long as a sum across rows
+_CONVOLVED_BY_LIBRARY = ("float32", "float16", "bfloat16")
 _HALF_VECTORS = (15, *range(20, 24), *range(28, 32))  # elements of a row that leave half a vector of eight over, or more
 _ROUNDED_ROW = range(6, 17)  # elements of a row of bfloat16 that is summed up or multiplied
 _FACTORED_ROW = range(24, 64)  # elements of a row of matrices that a library factors, where turning them takes time beside that
@@ -337,7 +337,7 @@ def equations(jaxpr: Any, turns: int = 1, seen: set[tuple[int, int]] | None = No
         if inner is not None:
             yield from equations(inner, turns, seen)
         for body in bodies(eqn):
-            yield from equations(body, turns * (eqn.params.get("length", _TURNS) if eqn.primitive.name in _LOOPS else 1), seen)
+            yield from equations(body, turns * (eqn.params.get("length", _TURNS) if eqn.primitive.name in LOOPS else 1), seen)
 
 
 def _cost(eqn: Any) -> float:

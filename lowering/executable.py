@@ -28,7 +28,8 @@ _BUILD_OPTIONS = {"exec_time_optimization_effort": float, "memory_fitting_effort
 def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers: bool = False,
                     flags: Sequence[str] = ()) -> Any:
     """XLA's options for a device or a partitioning, with debug-option overrides by flag name (`xla_...`), and with `flags`
-    that have no such name, or one and a value."""
+    that have no such name, or one and a value. Names in `XLA_FLAGS` are the user's."""
+    set_by_user = os.environ.get("XLA_FLAGS", "")
     named = [flag for flag in flags if "=" in flag and not flag.startswith(OF_LLVM)]
     options = xla.with_backend_options(xla.CompileOptions(), [flag for flag in flags if flag not in named])
     devices = devices_of(device)
@@ -41,9 +42,10 @@ def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers
         from lowering import plugins
 
         toolkit, debug_options = plugins.cuda_folder(), options.executable_build_options.debug_options
-        if toolkit and "xla_gpu_cuda_data_dir" not in os.environ.get("XLA_FLAGS", ""):
+        if toolkit and "xla_gpu_cuda_data_dir" not in set_by_user:
             debug_options.xla_gpu_cuda_data_dir = toolkit
-    overrides = dict([flag.split("=") for flag in named], **(overrides or {}))
+    chosen = (flag.split("=") for flag in named)
+    overrides = {name: value for name, value in chosen if name not in set_by_user} | (overrides or {})
     for name in _BUILD_OPTIONS.keys() & overrides.keys():
         value = _BUILD_OPTIONS[name](overrides.pop(name))
         if hasattr(options.executable_build_options, name):  # jaxlib 0.12 does not have the efforts

@@ -13,6 +13,7 @@ import sys
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # as in `malloc.h`
 _LARGEST = 32 << 20  # bytes of a block that glibc may keep
+LARGEST_KEPT = 30 << 20  # of what a program keeps in one: two of them fit into a thread's region
 _VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_THRESHOLD_")
 
 

@@ -59,10 +59,10 @@ class Lowered:
     def tuned(self, wanted: bool) -> Iterator[None]:
         """Within the context the module is as its platform compiles it best, if `wanted`.
 
-        It has fusion barriers: `barriers` says why each of them stands there. `flags` tells what to do with loops.
+        It has fusion barriers: `barriers` says why each of them stands there. `flags` tells what to do with loops and memory.
         """
         # Not before something is compiled: a process that finds all of its programs in the cache needs none of them.
-        from lowering.passes import barriers, emitters, fusion, shifts, siblings, tables, unrolling
+        from lowering.passes import barriers, emitters, fusion, heaps, shifts, siblings, tables, unrolling
 
         with self._lock:
             wanted = wanted and self.platform == "cpu"
@@ -70,8 +70,8 @@ class Lowered:
             reasons = fusion.barriers(self._jaxpr, shifted) if wanted else {}
             is_joint = wanted and not reasons and siblings.gains(self._jaxpr)
             is_older = wanted and not reasons and emitters.prefers_older(self._jaxpr)
-            self.flags = (*(unrolling.options(self._jaxpr) if wanted else ()), *((_SEVERAL_RESULTS,) if is_joint else ()),
-                          *((_OLDER_EMITTER,) if is_older else ()))
+            self.flags = (*((*unrolling.options(self._jaxpr), *heaps.options(self._jaxpr)) if wanted else ()),
+                          *((_SEVERAL_RESULTS,) if is_joint else ()), *((_OLDER_EMITTER,) if is_older else ()))
             is_small = (wanted and not is_joint and self._is_simple
                         and emitters.is_one_function(self._jaxpr, reasons))
             with (tables.filled(self._overwritten if wanted else ()),

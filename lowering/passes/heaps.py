@@ -1,0 +1,38 @@
+"""Whether XLA:CPU shall keep a program's temporaries in several blocks of memory, each of a size that the C library keeps.
+
+XLA puts all of them into one block, which it asks for in each call. glibc maps a block of more than 32 MiB anew, and each of
+its pages is zeroed when it is first written: up to a fifth of the time of a training step. So if all arrays are small beside
+this limit, and together larger, they go into blocks below it (`lowering/host_memory.py`). Larger arrays would leave most of a
+block empty: with arrays of two blocks' size the blocks together take four times as much as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lowering.host_memory import LARGEST_KEPT
+from lowering.passes.fusion import bodies
+
+_OPTION = f"xla_multiheap_size_constraint_per_heap={LARGEST_KEPT}"
+_LARGEST_ARRAY = LARGEST_KEPT // 3
+
+
+def options(jaxpr: Any) -> tuple[str, ...]:
+    """XLA's flag that says so, where it gains."""
+    total = 0
+    for size in _sizes(jaxpr):
+        if size > _LARGEST_ARRAY:
+            return ()
+        total += size
+    return (_OPTION,) if total > LARGEST_KEPT else ()
+
+
+def _sizes(jaxpr: Any) -> Iterator[int]:
+    """The bytes of all arrays that a program computes, those of its loops' bodies once."""
+    for eqn in jaxpr.eqns:
+        for var in eqn.outvars:
+            size, dtype = getattr(var.aval, "size", 0), getattr(var.aval, "dtype", None)
+            yield size * getattr(dtype, "itemsize", 0) if type(size) is int else 0
+        for inner in bodies(eqn):
+            yield from _sizes(inner)

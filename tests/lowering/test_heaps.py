@@ -1,0 +1,58 @@
+"""Temporaries in several blocks of memory: which programs get them, and that a call then reuses its memory."""
+
+import platform
+import resource
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from lowering.executable import compile_options
+from lowering.passes import heaps
+
+pytestmark = pytest.mark.usefixtures("uncached")
+
+X = np.ones((60_000, 32), np.float32)  # 7.7 MB
+W = [np.eye(32, dtype=np.float32)] * 6
+
+
+def gradients(w, x):
+    def loss(w):
+        h = x
+        for each in w:
+            h = jnp.tanh(h @ each)
+        return jnp.sum(h)
+
+    return jax.grad(loss)(w)
+
+
+def chosen(fun, *args):
+    return heaps.options(jax.make_jaxpr(fun)(*args).jaxpr)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about glibc's memory")
+def test_a_call_does_not_map_its_temporaries_anew():
+    step = jax.jit(gradients)
+    compiled = step.lower(W, X).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes > 40e6
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        jax.block_until_ready(compiled(W, X))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 5000  # of 10,000 pages or more
+
+
+def test_programs_with_little_memory_or_large_arrays_have_one_block():
+    assert chosen(gradients, W, X)
+    assert not chosen(gradients, W, X[:1000])
+    assert not chosen(gradients, W, np.tile(X, (2, 1)))
+    assert not chosen(lambda x: jax.lax.scan(lambda c, _: (jnp.sin(c), c), x, None, length=9), X)  # stacked they are large
+
+
+def test_what_a_user_sets_counts(monkeypatch):
+    flag, device = heaps.options(jax.make_jaxpr(gradients)(W, X).jaxpr), jax.devices("cpu")[0]
+    name, value = flag[0].split("=")
+    assert (name, value) in compile_options(device, None, flags=flag).env_option_overrides
+    assert (name, "7") in compile_options(device, {name: "7"}, flags=flag).env_option_overrides
+    monkeypatch.setenv("XLA_FLAGS", f"--{name}=-1")
+    assert not compile_options(device, None, flags=flag).env_option_overrides

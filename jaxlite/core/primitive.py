@@ -105,6 +105,8 @@ class Primitive:
     knows_spaces = False  # whether its typing rule says itself in which memory its results are
     takes_refs = False  # whether operands may be mutable arrays; those with sub-programs pass them on in any case
     to_lojax: Any = None  # of operations on values of high types: what they are in others, applied before lowering
+    # Adds the cotangent of the first operand to what there is of it: `transpose_onto(total, cotangent, *operands, **params)`.
+    transpose_onto: Callable[..., Any] | None = None
     has_own_backward = False  # whether it is transposed even where no cotangent arrives: a function of the user's does it
 
     def __init__(self, name: str, multiple_results: bool = False, memoise: bool | str = True, is_own: bool | None = None):

@@ -22,7 +22,7 @@ from jaxlite.lax.elementwise_rules import filled
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from jaxlite.lax.shaping_rules import Dims, insert, shift
 from jaxlite.traces.batching import Axis, bring, move
-from jaxlite.traces.jvp import Zero, add_tangents, instantiate, zero_for, zeros_of
+from jaxlite.traces.jvp import Zero, add_tangents, instantiate, sum_of, zero_for, zeros_of
 from jaxlite.traces.transpose import is_linear
 
 
@@ -47,12 +47,26 @@ def _gather_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fill_value, 
     return out, gs.gather_p.bind(g, indices, fill_value=fill, **params)
 
 
+def _scattered(total, ct, x, indices, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Ints, unique_indices: bool,
+               indices_are_sorted: bool, mode, fill_value):
+    return gs.scatter_add(total, indices, ct, ScatterDimensionNumbers(*dimension_numbers),
+                          indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode)
+
+
 @gs.gather_p.def_transpose
-def _gather_transpose(ct, x, indices, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Ints,
-                      unique_indices: bool, indices_are_sorted: bool, mode, fill_value) -> list[Any]:
+def _gather_transpose(ct, x, indices, **params) -> list[Any]:
     zeros = zeros_of(dual(x.aval)) if has_states(x.aval) else _zeros(x.aval)
-    return [gs.scatter_add(zeros, indices, ct, ScatterDimensionNumbers(*dimension_numbers),
-                           indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode), None]
+    return [_scattered(zeros, ct, x, indices, **params), None]
+
+
+def _gather_transpose_onto(total, ct, x, indices, **params):
+    """Scatters to what there is, rather than to zeros that are added to it."""
+    if has_states(x.aval):
+        return sum_of(total, _gather_transpose(ct, x, indices, **params)[0])
+    return _scattered(total, ct, x, indices, **params)
+
+
+gs.gather_p.transpose_onto = _gather_transpose_onto
 
 
 def _indices_in_front(indices, dim: int) -> tuple[Any, int]:

@@ -174,6 +174,8 @@ def_linear(shaping.concatenate_p, _concatenate_transpose)
 @shaping.concatenate_p.def_batching
 def _concatenate_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, dimension: int) -> tuple[Any, int]:
     d = first_batched(dims)
+    if axis.is_short and len({*dims}) > 1 and d == aval_of(args[dims.index(d)]).ndim - 1:
+        d = 0  # rather than in short rows, where some are moved anyway
     operands = [bring(arg, dim, axis.size, d) for arg, dim in zip(args, dims, strict=True)]
     return shaping.concatenate(operands, dimension + (dimension >= d)), d
 

@@ -292,11 +292,14 @@ def cross(a, b, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | N
         raise ValueError("cross: vectors must have 2 or 3 components, got shapes "
                          f"{a.shape} and {b.shape}")
 
-    def component(x, index: int):
-        return x[..., index] if index < x.shape[-1] else shaping.full(x.shape[:-1], 0, x.dtype)
+    def components(x) -> list[Any]:
+        parts = [x[..., index] for index in range(x.shape[-1])]
+        return parts if len(parts) == max(sizes) else [*parts, shaping.full(x.shape[:-1], 0, x.dtype)]
+
+    left, right = components(a), components(b)
 
     def minor(i: int, j: int):
-        return component(a, i) * component(b, j) - component(a, j) * component(b, i)
+        return left[i] * right[j] - left[j] * right[i]
 
     if sizes == (2, 2):
         return minor(0, 1)

@@ -26,6 +26,9 @@ from lowering import xla
 _registry = xla.pytree_registry
 
 
+_VECTOR = 8  # elements
+
+
 class Axis:
     """The batched axis: its size, the name collectives know it by (or None), and a mesh axis to spread it over.
 
@@ -37,6 +40,11 @@ class Axis:
 
     def __init__(self, size: int, name: Any = None, spmd_name: Any = None, vma: frozenset[Any] = frozenset(), cut: Any = None):
         self.size, self.name, self.spmd_name, self.vma, self.cut = size, name, spmd_name, vma, cut
+
+    @property
+    def is_short(self) -> bool:
+        """Whether rows along it would be shorter than a vector of the CPU."""
+        return type(self.size) is int and self.size < _VECTOR
 
     def batched(self, aval: Any, dim: int) -> Any:
         """The type of a batch, from that of one value."""
@@ -225,20 +233,21 @@ def run_batched(trace: BatchTrace, fun: Callable[..., Sequence[Any]], args: Sequ
 
 
 def batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], batch_out: Sequence[bool] | bool = False,
-                ) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
+                places: Sequence[int] = ()) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
     """The program on batches. Batched inputs have their axis at `dims`; batched outputs have it at 0.
 
     Args:
       batch_out: which outputs get a batched axis in any case.
+      places: where each output has its axis, if it is batched; at 0 without it.
     Returns: the program, of consts + inputs, those consts, and for each output whether it is batched.
     """
     wanted = [batch_out] * len(closed.out_avals) if isinstance(batch_out, bool) else list(batch_out)
-    key = ("batch", axis.size, axis.name, axis.spmd_name, axis.vma, axis.cut, tuple(dims), tuple(wanted),
+    key = ("batch", axis.size, axis.name, axis.spmd_name, axis.vma, axis.cut, tuple(dims), tuple(wanted), tuple(places),
            tuple(state.axis_sizes.items()))
-    return derived(closed, key, lambda: _batch_jaxpr(closed, axis, dims, wanted))
+    return derived(closed, key, lambda: _batch_jaxpr(closed, axis, dims, wanted, places or [0] * len(wanted)))
 
 
-def _batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], wanted: list[bool],
+def _batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], wanted: list[bool], places: Sequence[int],
                  ) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
     in_avals = [aval if dim is None else axis.batched(aval, dim)
                 for aval, dim in zip(closed.in_avals, dims, strict=True)]
@@ -252,8 +261,8 @@ def _batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], wa
             for index, (out, dim) in enumerate(zip(outs, out_dims, strict=True)):
                 if aval_of(out).is_high and batched_out[index]:
                     batched_out[index] = _HighPlace(dim)  # type: ignore[call-overload]
-        return [bring_to_front(out, dim, axis.size) if flag is True or flag and front else out
-                for out, dim, flag, front in zip(outs, out_dims, batched_out, wanted, strict=True)]
+        return [bring(out, dim, axis.size, place) if flag is True or flag and needed else out
+                for out, dim, flag, needed, place in zip(outs, out_dims, batched_out, wanted, places, strict=True)]
 
     jaxpr, consts = trace_to_jaxpr(fun, in_avals, closed.jaxpr.debug_info)
     return hoist_consts(jaxpr), consts, batched_out
@@ -343,14 +352,19 @@ def def_elementwise(primitive: Primitive) -> None:
         if all((dim == first and each == rank) if dim is not None else each == 0
                for dim, each in zip(dims, ranks, strict=True)):
             return primitive.bind(*args, **params), first  # unbatched scalars stretch by themselves
+        # All get the batch in front, or where those of full rank have it if what is stretched over them are scalars.
+        whole = {dim for dim, each in zip(dims, ranks, strict=True) if dim is not None and each == rank}
+        target = whole.pop() if len(whole) == 1 and {*ranks} <= {0, rank} else 0
         aligned = []
         for arg, dim, each in zip(args, dims, ranks, strict=True):
             if dim is None:
-                aligned.append(arg if each == 0 else _insert_ones(arg, 0, 1))
+                aligned.append(arg if each == 0 else _insert_ones(arg, target, 1))
+            elif each == rank:
+                aligned.append(_move(arg, dim, target) if dim != target else arg)
             else:
-                arg = _move(arg, dim, 0) if dim else arg
-                aligned.append(arg if each == rank else _insert_ones(arg, 1, rank - each))
-        return primitive.bind(*aligned, **params), 0
+                arg = _insert_ones(_move(arg, dim, 0) if dim else arg, 1, rank - each - target)
+                aligned.append(_insert_ones(arg, 0, target) if target else arg)
+        return primitive.bind(*aligned, **params), target
 
     primitive.def_batching(batching)
 

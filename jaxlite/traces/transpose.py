@@ -130,6 +130,8 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
             operands = read(eqn.invars)
             if layouts.exist or spaces.exist:
                 add(eqn.invars, _laid_out_cotangents(rule, cotangent, operands, eqn.params))
+            elif primitive.transpose_onto is not None and eqn.invars[0] in found:
+                found[eqn.invars[0]] = primitive.transpose_onto(found[eqn.invars[0]], cotangent, *operands, **eqn.params)
             else:
                 add(eqn.invars, rule(cotangent, *operands, **eqn.params))
     except _NeedsValue:

@@ -84,6 +84,7 @@ _HALF_VECTORS = (15, *range(20, 24), *range(28, 32))  # elements of a row that l
 _ROUNDED_ROW = range(6, 17)  # elements of a row of bfloat16 that is summed up or multiplied
 _FACTORED_ROW = range(24, 64)  # elements of a row of matrices that a library factors, where turning them takes time beside that
 _WINDOW = 11  # elements, at least, that a running total adds up anew for each place
+_WINDOWS_OF_ROW = (64, 96)  # elements of a row that XLA reduces in two or three windows
 _TILED_ROW = range(17, 32)  # elements of a row that is written several times
 _LITTLE = 1 / 50  # of all operations, which may be slow
 _SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of one of several rows that is a long loop, and the part that a shift adds
@@ -112,7 +113,9 @@ def options(jaxpr: Any) -> tuple[str, ...]:
             or sums["in rows to unroll"] > _ACROSS_SHARE * every or sums["starting rows"] > _ACROSS_SHARE * every):
         return ()
     if sums["shifting"] > _LITTLE * every:
-        return () if _times_shifted(jaxpr, (0,) * len(jaxpr.invars), {})[0] >= _SHIFTED_AGAIN else SHIFTED_LOOPS
+        needs_all = (sums["in windows"] > _LITTLE * every
+                     or _times_shifted(jaxpr, (0,) * len(jaxpr.invars), {})[0] >= _SHIFTED_AGAIN)
+        return () if needs_all else SHIFTED_LOOPS
     return NO_LOOPS if sums["not in long loops"] <= _LITTLE * every else SHORT_LOOPS
 
 
@@ -188,6 +191,7 @@ _SUMS: dict[str, Callable[[_Step], float]] = {
     "in equal rows": _in_equal_rows,
     "in rows to unroll": _in_rows_to_unroll,
     "shifting": lambda step: step.done if _shifts(step.eqn) else 0.0,
+    "in windows": lambda step: step.turns * step.eqn.invars[0].aval.size if step.in_loop and _in_windows(step.eqn) else 0.0,
     "starting rows": lambda step: step.done if _starts_rows(step.eqn) else 0.0,
     "not in long loops": _not_in_long_loops,
 }
@@ -376,6 +380,14 @@ def _reduces_across_rows(eqn: Any, in_loop: bool) -> bool:
         return False
     shape, axes = aval.shape, _reduced_axes(eqn)
     return _last_axis(shape) not in axes and any(shape[axis] > 1 for axis in axes)
+
+
+def _in_windows(eqn: Any) -> bool:
+    """Whether it is an extreme along rows that XLA takes in windows, which are slow with the limit for shifted rows."""
+    if eqn.primitive.name not in ("reduce_max", "reduce_min"):
+        return False
+    aval = eqn.invars[0].aval
+    return aval.size < LIBRARY_REDUCTION and _row(aval) in _WINDOWS_OF_ROW and _last_axis(aval.shape) in _reduced_axes(eqn)
 
 
 def _slides_across_rows(eqn: Any, in_loop: bool) -> bool:

@@ -314,6 +314,15 @@ def test_programs_of_transposes(fun: Callable, expected: list) -> None:
     assert names_of(jaxlite.make_jaxpr(lambda x: jaxlite.vjp(fun, x)[1](ct))(x).jaxpr) == expected
 
 
+def test_gradients_of_several_gathers_are_scattered_to_one_array():
+    one, other = np.array([0, 2, 2]), np.array([3, 0, 2])
+    gradient = jaxlite.grad(lambda x: (x[one] * x[other]).sum() + 2 * x.sum())
+    x = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
+    np.testing.assert_array_equal(gradient(x), [2 + 4 + 3, 2, 2 + 1 + 3 + 3, 2 + 1])
+    names = names_of(jaxlite.make_jaxpr(gradient)(x).jaxpr)
+    assert names.count("scatter-add") == 2 and "add_any" not in names
+
+
 def test_one_position_for_the_batch_stays_a_slice():
     x = np.ones((5, 4, 3), np.float32)
     for dim in range(3):

@@ -206,3 +206,19 @@ def test_batching_does_not_move_axes(fun: Callable, expected: list, dim: int) ->
     batch = np.ones((4, 3)[:dim] + (5,) + (4, 3)[dim:], np.float32)
     jaxpr = jaxlite.make_jaxpr(lambda x: batch_flat(lambda x: [fun(x)], [x], [dim], Axis(5))[0])(batch)
     assert [eqn.primitive.name for eqn in jaxpr.eqns] == expected
+
+
+@pytest.mark.parametrize(("size", "expected"), [(4, (4, 3)), (16, (3, 16))])
+def test_joining_with_what_is_not_batched_makes_no_short_rows(size: int, expected: tuple) -> None:
+    batch = np.ones((2, size), np.float32)
+    joined = lambda x: [lax.concatenate([np.zeros(1, np.float32), x], 0)]
+    jaxpr = jaxlite.make_jaxpr(lambda x: batch_flat(joined, [x], [1], Axis(size))[0])(batch)
+    assert [eqn.outvars[0].aval.shape for eqn in jaxpr.eqns if eqn.primitive.name == "concatenate"] == [expected]
+
+
+def test_scalars_of_examples_go_where_the_batch_is() -> None:
+    product = lambda x, y: [lax.mul(x, y)]
+    whole, scalars = np.arange(12.0, dtype=np.float32).reshape(3, 4), np.arange(4.0, dtype=np.float32)
+    run = lambda x, y: batch_flat(product, [x, y], [1, 0], Axis(4))[0]
+    assert "transpose" not in [eqn.primitive.name for eqn in jaxlite.make_jaxpr(run)(whole, scalars).eqns]
+    np.testing.assert_array_equal(jaxlite.vmap(lambda x, y: x * y, (1, 0), 1)(whole, scalars), whole * scalars)

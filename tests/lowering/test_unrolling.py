@@ -138,6 +138,15 @@ def test_programs_that_read_rows_shifted(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHIFTED_LOOPS
 
 
+@pytest.mark.parametrize("columns, expected", [(64, ()), (80, unrolling.SHIFTED_LOOPS)])
+def test_shifted_rows_whose_extremes_are_taken_in_windows_keep_the_defaults(columns, expected):
+    def f(x):
+        shifted = lambda c: jnp.concatenate([c[:, None], x[:, :-1]], 1)
+        return lax.fori_loop(0, 20, lambda _, c: jnp.max(shifted(c) + x, axis=1), x[:, 0])
+
+    assert unrolling.options(jax.make_jaxpr(f)(LARGE[:32 * columns].reshape(32, columns)).jaxpr) == expected
+
+
 def test_functions_that_are_called_twice_on_each_of_many_levels():
     assert jax.sharding.Mesh  # once that is loaded, programs are searched for meshes
     f = jax.jit(lambda x: (x - jnp.roll(x, 1)).reshape(16, 32).T.reshape(-1))

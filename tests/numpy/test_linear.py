@@ -118,6 +118,11 @@ def test_cross_axes(args, rng):
     np.testing.assert_array_equal(jnp.cross(a, b, **args), np.cross(a, b, **args))
 
 
+def test_gradients_of_cross_add_up_one_array_for_each_component():
+    gradient = jaxlite.make_jaxpr(jaxlite.grad(lambda a, b: jnp.cross(a, b).sum()))(np.ones((4, 3)), np.ones((4, 3)))
+    assert [eqn.primitive.name for eqn in gradient.eqns].count("pad") == 3
+
+
 @pytest.mark.parametrize("args", [(), (1,), (-1,), (9,), (0, 1, 2), (0, -1, 0)], ids=str)
 def test_trace(args, rng):
     a = draw(rng, (3, 4, 3) if len(args) > 1 else (3, 4))

@@ -6,10 +6,12 @@ value does, or if another leaf passes it on in the body.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core import dtypes
+from jaxlite.core.aval import ShapedArray
 from jaxlite.core.effects import check_harmless
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, derived, eval_jaxpr, no_effects
 from jaxlite.core.primitive import PRIMITIVES
@@ -21,7 +23,7 @@ from jaxlite.lax.control_flow.while_loop import while_p
 from jaxlite.lax.elementwise import select_n
 from jaxlite.lax.reductions import reduce_or
 from jaxlite.traces.backward_logs import log_outputs, with_log
-from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front, move
+from jaxlite.traces.batching import Axis, batch_jaxpr, bring, bring_to_front
 from jaxlite.traces.call_rules import spread_tangents
 from jaxlite.traces.jvp import Zero, add_tangents, cotangent_aval, instantiate, jvp_jaxpr, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
@@ -30,6 +32,8 @@ from jaxlite.traces.saving import Split, keep_inside, keeping, narrowed, narrowi
 from jaxlite.traces.transpose import Linear, backward, is_linear
 from lowering.passes.dce import live_parts
 from lowering.rules import register_decomposition
+
+_TURNED = 500_000  # elements that a loop turns in all its steps, from which on it is worth turning what it starts from
 
 
 def _nonzero(tangents: Sequence[Any]) -> list[bool]:
@@ -371,13 +375,33 @@ def _scan_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
         return result, result[2][:num_carry]
 
     (program, consts, batched), carry_flags = _fixpoint([dim is not None for dim in dims[num_consts:at]], step)
-    carry = [bring_to_front(arg, dim, axis.size) if flag else arg
-             for arg, dim, flag in zip(args[num_consts:at], dims[num_consts:at], carry_flags, strict=True)]
-    xs = [arg if dim is None else move(arg, dim, 1) for arg, dim in zip(args[at:], dims[at:], strict=True)]
-    outs = scan_p.bind(*consts, *args[:num_consts], *carry, *xs, jaxpr=program, num_consts=len(consts) + num_consts,
-                       num_carry=num_carry, **params)
-    out_dims = [0 if flag else None for flag in batched[:num_carry]] + [1 if flag else None for flag in batched[num_carry:]]
-    return outs, out_dims
+    flags = [*[dim is not None for dim in dims[:num_consts]], *carry_flags, *[dim is not None for dim in dims[at:]]]
+    in_places, out_places = [*[dim or 0 for dim in dims[:num_consts]], *[0] * (len(args) - num_consts)], [0] * len(batched)
+    turned = params["length"] * _turned(program)
+    if type(turned) is int and turned >= _TURNED and not axis.is_short:
+        # Instead of turning vectors in each step, it may have them with the batch last, as long as its other arrays allow it.
+        columns, results = _columns(jaxpr.in_avals, in_places), _columns(jaxpr.out_avals, out_places)
+        other = batch_jaxpr(jaxpr, axis, [place if flag else None for place, flag in zip(columns, flags, strict=True)],
+                            [*carry_flags, *[False] * num_ys], results)
+        saved = turned - params["length"] * _turned(other[0])
+        if not any(results[num_carry:]) and saved >= _TURNED and other[2] == batched:
+            (program, consts, _), in_places, out_places = other, columns, results
+    inputs = [bring(arg, dim, axis.size, place + (index >= at)) if flag else arg
+              for index, (arg, dim, flag, place) in enumerate(zip(args, dims, flags, in_places, strict=True))]
+    outs = scan_p.bind(*consts, *inputs, jaxpr=program, num_consts=len(consts) + num_consts, num_carry=num_carry, **params)
+    return outs, [place + (index >= num_carry) if flag else None
+                  for index, (flag, place) in enumerate(zip(batched, out_places, strict=True))]
+
+
+def _turned(closed: ClosedJaxpr) -> int:
+    """How many elements a program turns."""
+    turned: list[Any] = [eqn.outvars[0].aval for eqn in closed.jaxpr.eqns if eqn.primitive is shaping.transpose_p]
+    return sum(math.prod(aval.shape) for aval in turned)
+
+
+def _columns(avals: Sequence[Any], places: Sequence[int]) -> list[int]:
+    """Where vectors have the batch if it is last; other arrays, and Refs, have it at `places`."""
+    return [1 if type(aval) is ShapedArray and aval.ndim == 1 else place for aval, place in zip(avals, places, strict=True)]
 
 
 # --- while -------------------------------------------------------------------------------------------

@@ -167,7 +167,9 @@ def axis_size(axis_name) -> int:
 
 
 def _reduction_aval(x, *, axes: Names, axis_index_groups=None) -> ShapedArray:
-    return _typed(x, _names(axes), x.shape, invariant=True)
+    names = _names(axes)
+    result = _typed(x, names, x.shape, invariant=True)
+    return result if axis_index_groups is None else varying(result, x.vma)  # each group has a result of its own
 
 
 for _p in (psum_p, pmax_p, pmin_p, psum_invariant_p):
@@ -183,9 +185,11 @@ def _reduce(primitive: Primitive, x, axis_name, groups):
     manual = mesh_axes()
     inside, across = tuple(n for n in names if n not in manual), tuple(n for n in names if n in manual)
     checked = bool(across) and config.check_vma.value
-    if checked and groups is not None:
-        raise NotImplementedError(f"{primitive} with axis_index_groups in a shard_map that checks replication: its result is "
-                                  "neither the same along the axis nor different. Pass check_vma=False to shard_map")
+    if checked and groups is not None and len(groups) == 1:
+        groups = None
+    if checked and groups is not None and primitive is psum_p:
+        raise NotImplementedError("psum with axis_index_groups in a shard_map that checks replication has no derivative. Pass "
+                                  "check_vma=False to shard_map")
 
     def one(leaf):
         if not names:  # of no axes: itself, as an array

@@ -207,18 +207,19 @@ def _extreme(name: str, a, axis, keepdims: bool, initial, where, reducer: Callab
                              "specify 'initial'")
     if dtypes.kind(aval.dtype) != "c":
         return _reduce(name, a, axis, keepdims, reducer, identity, where, initial, combine)
-    if names:
-        raise NotImplementedError(f"Named reductions not implemented for jnp.{name}() of complex numbers")
-    result = _complex_extreme(name, a, axes, keepdims, where, reducer, identity)
+    result = _complex_extreme(name, a, axes, names, keepdims, where, reducer, identity)
     return result if initial is None else combine(shaping.convert(initial, aval.dtype, False), result)
 
 
-def _complex_extreme(name: str, a, axes: Ints, keepdims: bool, where, reducer: Callable, identity: Callable):
+def _complex_extreme(name: str, a, axes: Ints, names: tuple[Any, ...], keepdims: bool, where, reducer: Callable,
+                     identity: Callable):
     """Lexicographic, as `reducer` compares; NaN if there is one, which it may pass over."""
-    fill = identity(lax.real(a).dtype)
+    fill = identity(dtypes.float32)
     a = _masked(name, a, where, complex(fill, fill))
     any_nan = lax.reduce_or(lax.ne(a, a), axes)
     result = reducer(a, axes)
+    if names:
+        any_nan, result = lax.pmax(any_nan, names), getattr(lax, _COLLECTIVES[reducer])(result, names)
     result = lax.select(any_nan, shaping.full_like(result, complex(np.nan, np.nan)), result)
     return _keep(result, a.shape, axes, keepdims)
 

@@ -12,7 +12,7 @@ from typing import Any
 from jaxlite.compilation.caches import clear_hooks
 from jaxlite.compilation.jit import jit
 from jaxlite.core import discharge, dtypes
-from jaxlite.core.aval import AbstractRef, ShapedArray, varying, with_layout
+from jaxlite.core.aval import AbstractRef, MemorySpace, ShapedArray, varying, with_layout
 from jaxlite.core.discharge import discharges
 from jaxlite.core.effects import REF
 from jaxlite.core.errors import UnexpectedTracerError
@@ -38,7 +38,7 @@ for _p in (get_p, swap_p, addupdate_p, freeze_p):
 new_ref_p.batches_always = new_ref_p.differentiates_always = True
 _EFFECTS = frozenset((REF,))
 _nowhere: frozenset[Any] = frozenset()
-_constraints = loader("jaxlite.lax.sharding")
+_constraints, _transfers = loader("jaxlite.lax.sharding"), loader("jaxlite.lax.device_put")
 
 # --- types -------------------------------------------------------------------------------------------
 
@@ -201,10 +201,13 @@ def _as_part(value: Any, array: Any, eqn: JaxprEqn) -> Any:
 
 @new_ref_p.def_eager
 def _new_cell(init: Any, *, memory_space: Any, kind: Any) -> Ref:
-    if memory_space is not None:
+    if memory_space is not None and not isinstance(memory_space, MemorySpace):
         raise NotImplementedError("array ref with memory space only works inside of a `jit`.")
     array = asarray(init)
-    ref = Ref(AbstractRef(aval_of(array), memory_space, kind), convert(array, array.dtype, False))
+    value = convert(array, array.dtype, False)
+    if memory_space is not None:
+        value = _transfers().put(value, memory_space)
+    ref = Ref(AbstractRef(aval_of(array), memory_space, kind), value)
     ref.share()  # it is the caller's array
     return ref
 

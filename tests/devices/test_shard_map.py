@@ -53,6 +53,17 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert out.sharding == NamedSharding(MESH, P())
         assert fun(2.0, jax.device_put(X, NamedSharding(MESH, P("y")))).sharding == out.sharding
 
+    def test_extremes_of_groups_vary_from_group_to_group():
+        groups = [[0, 2], [3, 1]]
+
+        def largest(x):
+            return lax.pmax(x, "x", axis_index_groups=groups)
+
+        close(over(largest, P("x"), P("x"))(X).reshape(4, 2, 4), BLOCKS.reshape(4, 2, 4)[np.array(groups).T].max(0)[[0, 1, 0, 1]])
+        close(over(lambda x: lax.pmin(x, "x", axis_index_groups=[range(4)]), P("x"), P())(X), BLOCKS.min(0))
+        with pytest.raises(ValueError, match="require replication"):
+            over(largest, P("x"), P())(X)
+
     def test_of_replicas_that_differ_the_first_counts():
         places = over(lambda: (10 * lax.axis_index("x") + lax.axis_index("y"))[None], (), P("x"), check_vma=False)()
         assert places.tolist() == [int(place) for place in places] == [0, 10, 20, 30]

@@ -414,3 +414,16 @@ def test_callbacks_die_with_the_program():
     jax.jit(lambda x: x - 1)(1.0)  # jaxlib drops references at its next call
     gc.collect()
     assert host() is None
+
+
+@ORDERED
+def test_a_loop_with_callbacks_is_linearized(seen, ordered):
+    def until_four(x):
+        def step(x):
+            io_callback(seen, None, lax.stop_gradient(x), ordered=ordered)
+            return x * 2
+        return lax.while_loop(lambda x: x < 4, step, x)
+
+    out, push = jax.linearize(until_four, 1.0)
+    jax.effects_barrier()
+    assert (out, push(3.0)) == (4, 12) and seen.calls[:2] == [(1,), (2,)]

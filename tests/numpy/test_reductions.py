@@ -92,6 +92,8 @@ def test_complex_extremes_are_lexicographic_and_spread_nan():
         jnp.max(x, 1), jnp.min(x, 1), jnp.max(x[0], where=np.array([False, True, True]), initial=-9)))(x)
     assert largest[0] == 1 + 2j and least[0] == 9j and masked == 1 - 5j
     assert np.isnan(largest[1]) and np.isnan(least[1])
+    named = jaxlite.vmap(lambda row: jnp.max(row, axis=(0, "i")), axis_name="i")
+    assert list(named(x[:1].reshape(3, 1))) == [1 + 2j] * 3 and np.isnan(named(x)).all()
 
 
 WHERE = np.array([[True, False, True, True], [False] * 4, [True, True, False, True]])

@@ -337,6 +337,18 @@ def test_debugging_shows_the_value_of_a_ref(capsys):
     np.testing.assert_array_equal(seen, [[0, 1], [1, 2]])
 
 
+def test_a_ref_in_the_memory_of_the_host():
+    ref = jaxlite.new_ref(jnp.arange(3.0), memory_space=jaxlite.memory.Space.Host)
+    assert str(jaxlite.typeof(ref)) == "Ref<MemorySpace.Host>{float32[3]}"
+
+    @jaxlite.jit
+    def double(ref):
+        ref[1:] *= 2
+        return ref[...] + 1
+
+    assert double(ref).tolist() == [1, 3, 5] and jaxlite.freeze(ref).tolist() == [0, 2, 4]
+
+
 def test_with_refs_without_targets_is_the_same_function():
     _, pull = jaxlite.vjp(jnp.sin, 0.0)
     assert pull.with_refs()(1.0) == (1.0,)

@@ -713,6 +713,9 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
 def _indexed(mat: BCOO, index):
     """`mat[index]` with what NumPy takes as an index."""
     keys = list(canonical_index(index, mat.shape))
+    basic = [key for key in keys if key is None or key is Ellipsis or isinstance(key, slice)]
+    if len(basic) == len(keys) - 1:  # the other is a new axis, if it is a mask of a single True
+        keys = [None if key is True else key for key in keys]
     rest = [slice(None)] * (mat.ndim - sum(key is not None and key is not Ellipsis for key in keys))
     place = next((position for position, key in enumerate(keys) if key is Ellipsis), len(keys))
     keys[place:place + 1] = rest
@@ -734,7 +737,7 @@ def _indexed(mat: BCOO, index):
             layout.append(False)
         else:
             if type(key) is bool or not hasattr(key, "__index__"):
-                raise NotImplementedError(f"indexing of a BCOO with {type(key)}; it takes integers, slices, arrays, None and "
+                raise NotImplementedError(f"indexing of a BCOO with {key}; it takes integers, slices, arrays, None and "
                                           "Ellipsis")
             start = operator.index(key)
             if not -size <= start < size:

@@ -286,8 +286,9 @@ class Tracer:
         if self.aval.shape and (kind != "Python" or self.aval.size != 1):
             raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
         raise errors.ConcretizationTypeError(
-            self, f"a traced value has no {kind} value; use .astype({kind}) to convert its dtype, or mark the "
-                  "argument static (static_argnums, static_argnames)")
+            self, f"a traced value has no {kind} value; " + (
+                f"use .astype({kind}) to convert its dtype, or " if kind != "Python" else "") + (
+                "mark the argument static (static_argnums, static_argnames)"))
 
     def __int__(self) -> int:
         return self._scalar("int")

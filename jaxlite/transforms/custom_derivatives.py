@@ -56,6 +56,9 @@ class SymbolicZero(Zero):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return "SymbolicZero"
+
 
 def _symbolic(values: Sequence[Any]) -> list[Any]:
     return [SymbolicZero(value.aval) if type(value) is Zero else value for value in _arrays(values)]

@@ -59,7 +59,8 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         def largest(x):
             return lax.pmax(x, "x", axis_index_groups=groups)
 
-        close(over(largest, P("x"), P("x"))(X).reshape(4, 2, 4), BLOCKS.reshape(4, 2, 4)[np.array(groups).T].max(0)[[0, 1, 0, 1]])
+        of_each = BLOCKS[np.array(groups)].max(1)[[0, 1, 0, 1]]  # devices 0 and 2 are in the first group
+        close(over(largest, P("x"), P("x"))(X).reshape(4, 2, 4), of_each)
         close(over(lambda x: lax.pmin(x, "x", axis_index_groups=[range(4)]), P("x"), P())(X), BLOCKS.min(0))
         with pytest.raises(ValueError, match="require replication"):
             over(largest, P("x"), P())(X)

@@ -162,7 +162,9 @@ def _as_floats(order, dtype):
     return lax.bitcast_convert_type(selection.where(order < 0, order ^ greatest, order), dtype)
 
 
-_SELECTED = 8192  # elements of a line of float32, of which top_k finds the positions of the largest faster than sorting
+# Elements of a line of float32 of which top_k finds the positions of the largest faster than sorting, and the part of longer
+# ones; positions with all of which each of the others is compared.
+_SELECTED, _FEW, _COUNTED = 8192, 8, 16
 
 
 def _negative(a):
@@ -254,16 +256,32 @@ def _top_k(a, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
 def argpartition(a, kth: int, axis: int = -1):
     """The positions that partition an axis, as `partition` does; those after `kth` in ascending order."""
     a, axis, kth = _partition_line("argpartition", a, kth, axis)
-    positions = shaping.broadcasted_iota(dtypes.int32, aval_of(a).shape, axis)
-    size = aval_of(a).shape[axis]
-    if a.dtype == np.float32 and len(a.shape) <= 2 and size <= _SELECTED:
+    shape = aval_of(a).shape
+    if a.dtype == np.float32 and len(shape) <= 2 and (shape[axis] <= _SELECTED or kth < shape[axis] // _FEW):
         least = lax.top_k(_negative(a), kth + 1, axis=axis)[1]
-        others = lax.sort(indexing.put_along_axis(positions, least, size, axis, inplace=False), dimension=axis)
-        return shaping.concatenate([least, lax.slice_in_dim(others, 0, size - kth - 1, axis=axis)], axis)
-    _, order = lax.sort((a, positions), dimension=axis, num_keys=1)
-    least = lax.slice_in_dim(order, 0, kth + 1, axis=axis)
-    rest = lax.slice_in_dim(order, kth + 1, size, axis=axis)
-    return shaping.concatenate([least, lax.sort(rest, dimension=axis)], axis)
+    else:
+        _, order = lax.sort((a, shaping.broadcasted_iota(dtypes.int32, shape, axis)), dimension=axis, num_keys=1)
+        least = lax.slice_in_dim(order, 0, kth + 1, axis=axis)
+    return shaping.concatenate([least, _other_positions(least, shape[axis], axis)], axis)
+
+
+def _other_positions(some, size: int, axis: int):
+    """The positions in lines of a size that are not among some, in ascending order."""
+    shape = aval_of(some).shape
+    iota = partial(shaping.broadcasted_iota, dtypes.int32)
+    others = (*shape[:axis], size - shape[axis], *shape[axis + 1:])
+    if shape[axis] > _COUNTED:
+        left = indexing.put_along_axis(iota((*shape[:axis], size, *shape[axis + 1:]), axis), some, size, axis, inplace=False)
+        return lax.slice_in_dim(lax.sort(left, dimension=axis), 0, others[axis], axis=axis)
+    # The i-th of the others is i, and one more for each of the some that have at most i others before them.
+    each, rest = shaping.expand_dims(some, (axis + 1,)), iota(others, axis)
+    some_before = _count(elementwise.lt(shaping.expand_dims(some, (axis,)), each), axis + 1)
+    others_before = shaping.expand_dims(elementwise.sub(some, some_before), (axis + 1,))
+    return elementwise.add(rest, _count(elementwise.le(others_before, shaping.expand_dims(rest, (axis,))), axis))
+
+
+def _count(mask, axis: int):
+    return lax.reduce_sum(shaping.convert(mask, dtypes.int32, False), (axis,))
 
 
 @api

@@ -16,11 +16,12 @@ line is shifted, and what is computed of it again, in one kernel, this code is l
 SHORT_LOOPS does not do for costly functions in rows of 2 to 7 elements, and in some longer ones, which are too much code for
 this limit, for a sine of a short row that is computed again for each of many rows (LLVM sees that if it unrolls the row as a
 whole), for cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for
-reductions across rows that the library does not do, for those of pairs (`argmax`) along rows of 9 to 31, for those of
-bfloat16 along rows of 6 to 16, for convolutions of dtypes that no library takes, for running totals of 11 to 16 elements
-across rows or in loops, for sums of what costly functions give for a few rows of 15, 20 to 23 or 28 to 31 elements (the half
-vector at their end is computed one by one), and for an update of a single position: XLA's loop stores each element where it
-was, and only when it is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
+reductions across rows that the library does not do, for those of bools and integers along rows that are not a whole number
+of XLA's windows of 32, for those of pairs (`argmax`) along rows of 9 to 31, for those of bfloat16 along rows of 6 to 16, for
+convolutions of dtypes that no library takes, for running totals of 11 to 16 elements across rows or in loops, for sums of what
+costly functions give for a few rows of 15, 20 to 23 or 28 to 31 elements (the half vector at their end is computed one by one),
+and for an update of a single position: XLA's loop stores each element where it was, and only when it is unrolled does LLVM see
+that it has nothing to do. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ _IN_PLACE = ELEMENTWISE | {"slice"}  # which are computed where their result is,
 _REPEATING_ROWS = ELEMENTWISE | {"broadcast_in_dim"}
 _ROUNDING_STEPS = ("reduce_sum", "reduce_prod", "cumsum", "cumprod")
 _OF_PAIRS = ("argmax", "argmin", "reduce")
+_PADDED = {"reduce_and": "b", "reduce_or": "b", "reduce_sum": "iu", "reduce_prod": "iufV"}  # kinds that no library takes
 _COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
-_FEW = 1024  # elements that are reduced in no time
+_FEW, _FEW_IN_LOOP = 1024, 256  # elements that are reduced in no time
 _UPDATED, _LARGE = 2048, 65536  # elements that are not updated, and not written, in no time
 _ROW = 16  # elements that LLVM makes a vector loop of
 _SHORT_ROWS = (*range(2, 8), 11, 14, 15)  # elements; of 9, 10, 12 and 13, short loops are as fast, and compile in half the time
@@ -90,6 +92,7 @@ _LITTLE = 1 / 50  # of all operations, which may be slow
 _SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of one of several rows that is a long loop, and the part that a shift adds
 _LONG_ROW, _TAKEN_OUT = 64, 7  # elements of a row, and turns at its start that LLVM takes out of the loop
 _SHIFTED_AGAIN = 2  # shifts of a line, each of what the one before it gives
+_REDUCED = 32  # elements of a window by which XLA reduces long rows
 _PRODUCTS = 8  # that the library computes in the time of an operation
 _TURNS = 16  # of a loop, where it is not known
 
@@ -162,7 +165,8 @@ def _in_rows_to_unroll(step: _Step) -> float:
         kernel = eqn.invars[1].aval
         return step.turns * step.out.size * kernel.size / max(1, kernel.shape[eqn.params["dimension_numbers"].rhs_spec[0]])
     is_slow = (_reduces_across_rows(eqn, step.in_loop) or _slides_across_rows(eqn, step.in_loop)
-               or _rounds_steps(eqn) or _sums_half_vectors(eqn, step.values.costly) or _reads_columns(eqn)
+               or _pads_windows(eqn, step.in_loop) or _rounds_steps(eqn)
+               or _sums_half_vectors(eqn, step.values.costly) or _reads_columns(eqn)
                or step.name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW
                or step.name == "cholesky" and step.row in _FACTORED_ROW)
     return count if is_slow else 0.0
@@ -388,6 +392,23 @@ def _in_windows(eqn: Any) -> bool:
         return False
     aval = eqn.invars[0].aval
     return aval.size < LIBRARY_REDUCTION and _row(aval) in _WINDOWS_OF_ROW and _last_axis(aval.shape) in _reduced_axes(eqn)
+
+
+def _pads_windows(eqn: Any, in_loop: bool) -> bool:
+    """Whether it combines rows of bools or integers, or multiplies rows, that are no whole number of XLA's windows.
+
+    Each turn in a window asks whether its element is in the row, unless LLVM unrolls all of them.
+    """
+    kinds = _PADDED.get(eqn.primitive.name)
+    if kinds is None:
+        return False
+    aval = eqn.invars[0].aval
+    if aval.dtype.kind not in kinds or aval.size <= (_FEW_IN_LOOP if in_loop else _FEW):
+        return False
+    reduced = [axis for axis in eqn.params["axes"] if aval.shape[axis] > 1]
+    is_alone = len(reduced) == 1 or aval.dtype.kind == "b"
+    return is_alone and reduced[-1] == _last_axis(aval.shape) and aval.shape[reduced[-1]] > _REDUCED and bool(
+        aval.shape[reduced[-1]] % _REDUCED)
 
 
 def _slides_across_rows(eqn: Any, in_loop: bool) -> bool:

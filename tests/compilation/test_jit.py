@@ -972,6 +972,29 @@ def test_a_thread_keeps_the_memory_of_a_block_for_which_it_made_a_region():
     assert int(faults) < 100  # a fault for each of 6000 pages if the region is given back
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about glibc's memory")
+def test_a_call_does_not_map_its_temporaries_anew():
+    faults, size = run_python("""if True:
+        import os, resource
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one core: all calls are in one thread, with one memory
+        import jaxlite as jax, numpy as np
+
+        def loss(w, x):
+            for each in w:
+                x = jax.numpy.tanh(x @ each)
+            return x.sum()
+
+        arguments = [np.eye(32, dtype=np.float32)] * 6, np.ones((60_000, 32), np.float32)
+        compiled = jax.jit(jax.grad(loss)).lower(*arguments).compile()
+        for _ in range(4):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            jax.block_until_ready(compiled(*arguments))
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, compiled.memory_analysis().temp_size_in_bytes)
+        """).split()
+    pages = int(size) // os.sysconf("SC_PAGE_SIZE")
+    assert pages > 10_000 and int(faults) < pages // 2
+
+
 def test_making_a_jitted_function_is_cheap():
     jit(double)
     best = min(_time(lambda: jit(double)) for _ in range(5))

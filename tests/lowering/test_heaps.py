@@ -1,17 +1,11 @@
-"""Temporaries in several blocks of memory: which programs get them, and that a call then reuses its memory."""
-
-import platform
-import resource
+"""Temporaries in several blocks of memory: which programs get them. That calls reuse them: tests/compilation/test_jit.py."""
 
 import numpy as np
-import pytest
 
 import jaxlite as jax
 import jaxlite.numpy as jnp
 from lowering.executable import compile_options
 from lowering.passes import heaps
-
-pytestmark = pytest.mark.usefixtures("uncached")
 
 X = np.ones((60_000, 32), np.float32)  # 7.7 MB
 W = [np.eye(32, dtype=np.float32)] * 6
@@ -29,17 +23,6 @@ def gradients(w, x):
 
 def chosen(fun, *args):
     return heaps.options(jax.make_jaxpr(fun)(*args).jaxpr)
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about glibc's memory")
-def test_a_call_does_not_map_its_temporaries_anew():
-    step = jax.jit(gradients)
-    compiled = step.lower(W, X).compile()
-    assert compiled.memory_analysis().temp_size_in_bytes > 40e6
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        jax.block_until_ready(compiled(W, X))
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 5000  # of 10,000 pages or more
 
 
 def test_programs_with_little_memory_or_large_arrays_have_one_block():

@@ -102,6 +102,14 @@ def test_partition_has_the_properties_of_one(dtype):
         assert_equal(picked[:, kth], wide[:, kth])
 
 
+@pytest.mark.parametrize("shape, axis, kth", [((20_000,), 0, 3), ((20_000,), 0, 100), ((20_000,), 0, 9000), ((5, 40), 1, 15),
+                                              ((40, 5), 0, 16), ((7,), 0, 6), ((2, 3, 30), 2, 4)])
+def test_argpartition_has_the_least_in_order_and_the_other_positions_in_theirs(shape, axis, kth):
+    x = np.random.default_rng(0).integers(0, 9, shape).astype(np.float32)
+    least, others = np.split(np.argsort(x, axis, kind="stable"), [kth + 1], axis)
+    assert_equal(jnp.argpartition(x, kth, axis), np.concatenate([least, np.sort(others, axis)], axis))
+
+
 def test_partition_puts_nan_of_either_sign_last():
     x = np.array([3, np.nan, 1, -np.nan, 2], np.float32)
     assert_equal(jnp.partition(x, 2), np.array([1, 2, 3, np.nan, np.nan], np.float32))

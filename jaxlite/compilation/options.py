@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import types
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -160,11 +161,22 @@ def parameter_names(fun: Callable[..., Any]) -> tuple[list[str], str]:
     return [each.name for each in parameters if each.kind in _POSITIONAL], rest
 
 
+def _names_in_code(code: types.CodeType | None, bound: bool) -> tuple[list[str], str]:
+    """`parameter_names` of a function or a bound method that is gone, by its code."""
+    if code is None:
+        return [], "args"
+    count = code.co_argcount
+    takes_rest = code.co_flags & inspect.CO_VARARGS
+    return list(code.co_varnames[bound:count]), code.co_varnames[count + code.co_kwonlyargcount] if takes_rest else "args"
+
+
 def argument_names(fun: Callable[..., Any], in_tree: Any, options: Options | None) -> Callable[[], list[str]]:
     """A function that gives a name for each flat argument: the parameter's name and the path inside it.
 
-    It does not keep `fun` alive: what was traced must not outlive its function.
+    It does not keep `fun` alive, only its code: what was traced must not outlive its function.
     """
+    code = None if hasattr(fun, "__wrapped__") else getattr(fun, "__code__", None)
+    bound = isinstance(fun, types.MethodType)
     try:
         reference: Callable[[], Any] = weakref.ref(fun)
     except TypeError:
@@ -172,7 +184,7 @@ def argument_names(fun: Callable[..., Any], in_tree: Any, options: Options | Non
 
     def compute() -> list[str]:
         fun = reference()
-        positional, rest = parameter_names(fun) if fun is not None else ([], "args")
+        positional, rest = parameter_names(fun) if fun is not None else _names_in_code(code, bound)
         numbers = options.static_argnums if options else ()
         total = len(in_tree.children()[0].children()) + len(numbers)  # arguments without leaves count
         static = {number % total for number in numbers if -total <= number < total}

@@ -388,6 +388,17 @@ def test_closed_jaxprs_show_what_is_inside() -> None:
     assert str(again) == str(closed) and extend.core.jaxpr_as_fun(again)(ABC)[0].shape == (3,)
 
 
+def test_arguments_of_a_function_that_is_gone_have_their_names():
+    class Scale:
+        def by(self, factor, /, *rest, offset=1):
+            return factor
+
+    names = lambda fun, *args: jaxlite.make_jaxpr(fun)(*args).jaxpr.debug_info.arg_names
+    assert names(lambda x, y: x, 1.0, {"a": 2.0}) == ("x", "y['a']")
+    assert names(Scale().by, 1.0, 2.0, 3.0) == ("factor", "rest[0]", "rest[1]")
+    assert jaxlite.jit(lambda x, y: y, static_argnums=0).trace(1, 2.0).jaxpr.jaxpr.debug_info.arg_names == ("y",)
+
+
 def test_types_are_long_but_in_jaxprs() -> None:
     weak = jaxlite.typeof(1.0)
     assert (f"{weak}", str(weak), weak.str_short(), weak.str_short(short_dtypes=True)) == (

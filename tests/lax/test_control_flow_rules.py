@@ -157,18 +157,19 @@ def test_what_a_scan_gives_anyway_is_not_kept_beside_it():
     assert given in backward.invars and cosines in backward.invars and carry not in backward.invars
 
 
-@pytest.mark.parametrize("steps, turns", [(300, 0), (3, 1)])
-def test_batches_of_long_scans_have_vectors_as_columns(steps, turns):
+@pytest.mark.parametrize("steps, is_costly, turns", [(300, True, 0), (300, False, 1), (3, True, 1)])
+def test_batches_of_long_scans_with_costly_functions_have_vectors_as_columns(steps, is_costly, turns):
     def last(x, scale, zeros):
         turn = lambda x: jnp.stack([x[1], x[2], x[0]]) + zeros[0]
-        return lax.scan(lambda x, _: (0.5 * x + scale * turn(x), None), x, None, length=steps)[0]
+        start = lambda x: jnp.tanh(x) if is_costly else 0.5 * x
+        return lax.scan(lambda x, _: (start(x) + scale * turn(x), None), x, None, length=steps)[0]
 
     xs, scales = np.random.default_rng(0).random((600, 3), np.float32), np.linspace(0.4, 0.5, 600, dtype=np.float32)
     args = xs, scales, np.zeros((3, 3, 600), np.float32)
     batch = jax.vmap(last, (0, 0, 2))
     expected = xs
     for _ in range(steps):
-        expected = np.float32(0.5) * expected + scales[:, None] * expected[:, [1, 2, 0]]
+        expected = (np.tanh(expected) if is_costly else np.float32(0.5) * expected) + scales[:, None] * expected[:, [1, 2, 0]]
     np.testing.assert_allclose(batch(*args), expected, rtol=1e-3)
     (scan,) = scans(jax.make_jaxpr(batch)(*args).jaxpr)
     assert [eqn.primitive.name for eqn in scan.params["jaxpr"].jaxpr.eqns].count("transpose") == turns

@@ -33,7 +33,8 @@ from jaxlite.traces.transpose import Linear, backward, is_linear
 from lowering.passes.dce import live_parts
 from lowering.rules import register_decomposition
 
-_TURNED = 500_000  # elements that a loop turns in all its steps, from which on it is worth turning what it starts from
+_TURNED = 500_000  # elements that a loop turns in all its steps, from which on it is worth turning what it starts from,
+_TURNED_SHARE = 1 / 6  # if they are this part of all that it computes
 
 
 def _nonzero(tangents: Sequence[Any]) -> list[bool]:
@@ -378,7 +379,7 @@ def _scan_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
     flags = [*[dim is not None for dim in dims[:num_consts]], *carry_flags, *[dim is not None for dim in dims[at:]]]
     in_places, out_places = [*[dim or 0 for dim in dims[:num_consts]], *[0] * (len(args) - num_consts)], [0] * len(batched)
     turned = params["length"] * _turned(program)
-    if type(turned) is int and turned >= _TURNED and not axis.is_short:
+    if type(turned) is int and turned >= _TURNED and not axis.is_short and _gains_from_columns(program):
         # Instead of turning vectors in each step, it may have them with the batch last, as long as its other arrays allow it.
         columns, results = _columns(jaxpr.in_avals, in_places), _columns(jaxpr.out_avals, out_places)
         other = batch_jaxpr(jaxpr, axis, [place if flag else None for place, flag in zip(columns, flags, strict=True)],
@@ -395,8 +396,24 @@ def _scan_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
 
 def _turned(closed: ClosedJaxpr) -> int:
     """How many elements a program turns."""
-    turned: list[Any] = [eqn.outvars[0].aval for eqn in closed.jaxpr.eqns if eqn.primitive is shaping.transpose_p]
-    return sum(math.prod(aval.shape) for aval in turned)
+    return _elements([eqn.outvars[0] for eqn in closed.jaxpr.eqns if eqn.primitive is shaping.transpose_p])
+
+
+def _elements(variables: Sequence[Var]) -> int:
+    avals: list[Any] = [var.aval for var in variables]
+    return sum(math.prod(getattr(aval, "shape", ())) for aval in avals)
+
+
+def _gains_from_columns(closed: ClosedJaxpr) -> bool:
+    """Whether turning takes its time, or costly functions gain, which are vectors along the batch.
+
+    XLA compiles other bodies in two thirds of the time if nothing is turned before and behind the loop.
+    """
+    from lowering.passes.fusion import COSTLY  # loaded where something is compiled
+
+    if any(eqn.primitive.name in COSTLY for eqn in closed.jaxpr.eqns):
+        return True
+    return _turned(closed) >= _TURNED_SHARE * _elements([var for eqn in closed.jaxpr.eqns for var in eqn.outvars])
 
 
 def _columns(avals: Sequence[Any], places: Sequence[int]) -> list[int]:

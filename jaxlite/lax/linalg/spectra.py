@@ -17,7 +17,7 @@ from jaxlite.lax import elementwise, reductions, shaping, slicing
 from jaxlite.lax.control_flow import while_loop
 from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.elementwise import INEXACT, require_kind
-from jaxlite.lax.linalg.factors import qr
+from jaxlite.lax.linalg.factors import cholesky, qr
 from jaxlite.lax.linalg.pieces import (
     adjoint,
     at_once,
@@ -32,6 +32,7 @@ from jaxlite.lax.linalg.pieces import (
     symmetrized,
     typed,
 )
+from jaxlite.lax.linalg.solvers import triangular_solve
 from jaxlite.traces.decompose import decomposes
 
 _i32 = np.dtype(np.int32)
@@ -226,6 +227,9 @@ def qdwh(x, *, is_hermitian: bool = False, max_iterations: int | None = None, ep
     return _qdwh(x, is_hermitian=bool(is_hermitian), limit=limit, eps=precision)
 
 
+_BY_QR = 100  # weights from which on a step takes a QR decomposition
+
+
 @at_once("is_hermitian", "limit", "eps")
 def _qdwh(x, is_hermitian: bool, limit: int, eps: float) -> tuple[Any, Any, Any, Any]:
     aval = aval_of(x)
@@ -243,9 +247,8 @@ def _qdwh(x, is_hermitian: bool, limit: int, eps: float) -> tuple[Any, Any, Any,
     def size(matrix):
         return sqrt(reductions.reduce_sum(elementwise.square(elementwise.abs(matrix)), (0, 1)))
 
-    def iterate(carry):
-        u, lower, count, _ = carry
-        # Weights for singular values in [lower, 1]: Nakatsukasa, Bai and Gygi, SIAM J. Matrix Anal. Appl. 31 (2010).
+    def weights(lower):
+        # For singular values in [lower, 1]: Nakatsukasa, Bai and Gygi, SIAM J. Matrix Anal. Appl. 31 (2010).
         square = elementwise.square(lower)
         gap = elementwise.max(sub(number(1), square), number(0))
         d = elementwise.cbrt(div(mul(number(4), gap), elementwise.square(square)))
@@ -253,13 +256,30 @@ def _qdwh(x, is_hermitian: bool, limit: int, eps: float) -> tuple[Any, Any, Any,
         inner = add(sub(number(8), mul(number(4), d)), div(mul(number(8), sub(number(2), square)), mul(square, root)))
         a = add(root, mul(number(0.5), sqrt(inner)))
         b = div(elementwise.square(sub(a, number(1))), number(4))
-        c = sub(add(a, b), number(1))
+        return a, b, sub(add(a, b), number(1))
+
+    def by_qr(u, c):
         q, _ = qr(shaping.concatenate([scaled(sqrt(c), u), _identity(columns, dtype)], 0), full_matrices=False)
         top, bottom = shaping.split(q, (aval.shape[0], columns))
-        turned = product(top, adjoint(bottom))
-        new = add(scaled(div(b, c), u), scaled(div(sub(a, div(b, c)), sqrt(c)), turned))
-        lower = div(mul(lower, add(a, mul(b, square))), add(number(1), mul(c, square)))
-        return new, elementwise.min(lower, number(1)), add(count, np.int32(1)), size(sub(new, u))
+        return scaled(div(number(1), sqrt(c)), product(top, adjoint(bottom)))
+
+    def by_cholesky(u, c):
+        factor = cholesky(add(scaled(c, product(adjoint(u), u)), _identity(columns, dtype)), symmetrize_input=False)
+        half = triangular_solve(factor, u, lower=True, transpose_a=True, conjugate_a=True)
+        return triangular_solve(factor, half, lower=True)
+
+    def step(turned: Callable[[Any, Any], Any]):
+        """One that has u (1 + c u^H u)^-1 by a factorization."""
+
+        def iterate(carry):
+            u, lower, count, _ = carry
+            a, b, c = weights(lower)
+            kept, square = div(b, c), elementwise.square(lower)
+            new = add(scaled(kept, u), scaled(sub(a, kept), turned(u, c)))
+            lower = div(mul(lower, add(a, mul(b, square))), add(number(1), mul(c, square)))
+            return new, elementwise.min(lower, number(1)), add(count, np.int32(1)), size(sub(new, u))
+
+        return iterate
 
     tolerance = number((4 * eps) ** (1 / 3))
 
@@ -276,8 +296,10 @@ def _qdwh(x, is_hermitian: bool, limit: int, eps: float) -> tuple[Any, Any, Any,
     bound = size(x)
     bound = elementwise.select(elementwise.eq(bound, number(0)), shaping.full_like(bound, 1), bound)
     start = div(x, shaping.convert(bound, dtype))
-    u, lower, count, change = while_loop(unfinished, iterate, (
-        start, shaping.full((), eps, real), np.int32(0), shaping.full((), np.inf, real)))
+    first = start, shaping.full((), eps, real), np.int32(0), shaping.full((), np.inf, real)
+    # A Cholesky factorization costs a third, and is as exact once the matrix that it factors is not too ill-conditioned.
+    early = lambda carry: elementwise.bitwise_and(unfinished(carry), elementwise.gt(weights(carry[1])[2], number(_BY_QR)))
+    u, lower, count, change = while_loop(unfinished, step(by_cholesky), while_loop(early, step(by_qr), first))
     if is_hermitian:
         u = symmetrized("qdwh", u)
     h = symmetrized("qdwh", product(adjoint(u), x))

@@ -152,7 +152,8 @@ class Jaxpr:
     __slots__ = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info", "__weakref__")
 
     def __init__(self, constvars: Sequence[Var], invars: Sequence[Var], outvars: Sequence[Atom],
-                 eqns: Sequence[JaxprEqn], effects: Effects = no_effects, debug_info: DebugInfo | None = None):
+                 eqns: Sequence[JaxprEqn], effects: Effects = no_effects, debug_info: DebugInfo | None = None,
+                 is_high: bool = False):  # `is_high` as in JAX; here the types tell
         self.constvars = list(constvars)
         self.invars = list(invars)
         self.outvars = list(outvars)

@@ -15,6 +15,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
+from jaxlite.numpy import ufuncs  # not through jax.numpy, whose names exporters such as jax2onnx replace
 from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, dtype_of, float_api, promote_inexact
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
@@ -35,7 +36,7 @@ def _inexact(name: str, x):
 
 @custom_jvp
 def _relu(x):
-    return jnp.maximum(x, 0)
+    return ufuncs.maximum(x, 0)
 
 
 @_relu.defjvp
@@ -67,7 +68,7 @@ def relu6(x):
 
 @custom_jvp
 def _relu6(x):
-    return jnp.minimum(jnp.maximum(x, 0), 6)
+    return ufuncs.minimum(ufuncs.maximum(x, 0), 6)
 
 
 @_relu6.defjvp
@@ -161,7 +162,7 @@ def elu(x, alpha=1.0):
 def celu(x, alpha=1.0):
     """max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1): continuously differentiable."""
     x = _floating("celu", x)
-    return jnp.maximum(x, 0.0) + alpha * jnp.expm1(jnp.minimum(x, 0.0) / alpha)
+    return ufuncs.maximum(x, 0.0) + alpha * jnp.expm1(ufuncs.minimum(x, 0.0) / alpha)
 
 
 @api

@@ -16,6 +16,7 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
+from jaxlite.numpy import reductions  # not through jax.numpy, whose names exporters such as jax2onnx replace
 from jaxlite.numpy.api import api, as_array, check_arrays, float_api, promote_inexact
 from jaxlite.numpy.reductions import is_name, split_axes
 
@@ -47,7 +48,7 @@ def logsumexp(a, axis: Any = None, b=None, keepdims: bool = False, return_sign: 
     own, names = split_axes(axis, a.ndim)
     axes = own + names
     real = a.real if dtypes.kind(a.dtype) == "c" else a
-    peak = jnp.max(real, axis=axes, keepdims=True, initial=-np.inf, where=where)
+    peak = reductions.max(real, axis=axes, keepdims=True, initial=-np.inf, where=where)
     peak = lax.stop_gradient(jnp.where(jnp.isfinite(peak), peak, shaping.full_like(peak, 0)))
     if where is not None:  # what takes no part must not overflow either: its derivative would not be zero
         a = jnp.where(where, a, peak)
@@ -84,7 +85,7 @@ def softmax(x, axis: Any = -1, where=None):
     """exp(x) / sum(exp(x)) over axes. Elements left out by `where` give 0."""
     (x,) = promote_inexact("softmax", x)
     x = _with_axes_of(where, as_array(x))
-    peak = jnp.max(x, axis=axis, keepdims=True, initial=-np.inf, where=where)
+    peak = reductions.max(x, axis=axis, keepdims=True, initial=-np.inf, where=where)
     if where is None:
         unnormalized = jnp.exp(x - lax.stop_gradient(peak))
         return unnormalized / jnp.sum(unnormalized, axis=axis, keepdims=True)
@@ -99,7 +100,7 @@ def log_softmax(x, axis: Any = -1, where=None):
     """The logarithm of softmax, accurate where softmax is small. Elements left out by `where` give -inf."""
     (x,) = promote_inexact("log_softmax", x)
     x = _with_axes_of(where, as_array(x))
-    peak = jnp.max(x, axis=axis, keepdims=True, initial=-np.inf, where=where)
+    peak = reductions.max(x, axis=axis, keepdims=True, initial=-np.inf, where=where)
     if where is not None:
         x = jnp.where(where, x, lax.stop_gradient(jnp.where(jnp.isfinite(peak), peak, 0)))
     shifted = x - lax.stop_gradient(peak)

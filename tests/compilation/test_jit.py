@@ -12,7 +12,6 @@ import platform
 import re
 import subprocess
 import sys
-import time
 import warnings
 import weakref
 from collections import OrderedDict, namedtuple
@@ -993,16 +992,3 @@ def test_a_call_does_not_map_its_temporaries_anew():
         """).split()
     pages = int(size) // os.sysconf("SC_PAGE_SIZE")
     assert pages > 10_000 and int(faults) < pages // 2
-
-
-def test_making_a_jitted_function_is_cheap():
-    jit(double)
-    best = min(_time(lambda: jit(double)) for _ in range(5))
-    assert best < 50e-6
-
-
-def _time(action, times=200):
-    start = time.perf_counter()
-    for _ in range(times):
-        action()
-    return (time.perf_counter() - start) / times

@@ -405,10 +405,9 @@ def _pads_windows(eqn: Any, in_loop: bool) -> bool:
     aval = eqn.invars[0].aval
     if aval.dtype.kind not in kinds or aval.size <= (_FEW_IN_LOOP if in_loop else _FEW):
         return False
-    reduced = [axis for axis in eqn.params["axes"] if aval.shape[axis] > 1]
-    is_alone = len(reduced) == 1 or aval.dtype.kind == "b"
-    return is_alone and reduced[-1] == _last_axis(aval.shape) and aval.shape[reduced[-1]] > _REDUCED and bool(
-        aval.shape[reduced[-1]] % _REDUCED)
+    last, reduced = _last_axis(aval.shape), [axis for axis in eqn.params["axes"] if aval.shape[axis] > 1]
+    is_wanted = last in reduced and (len(reduced) == 1 or aval.dtype.kind == "b")
+    return is_wanted and aval.shape[last] > _REDUCED and aval.shape[last] % _REDUCED > 0
 
 
 def _slides_across_rows(eqn: Any, in_loop: bool) -> bool:

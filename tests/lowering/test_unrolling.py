@@ -119,6 +119,8 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (jnp.linalg.cholesky, LARGE[:10000].reshape(100, 100)),
     (lambda x: jnp.cumsum(x, 0), LARGE[:10000].reshape(10, 1000)),
     (lambda x: jnp.cumsum(x, 1), LARGE[:12000].reshape(1000, 12)),
+    (lambda x: jnp.all((x > 0)[None], axis=0), LARGE[:6000].reshape(1000, 6)),
+    (lambda x: jnp.all(x > 0, axis=1), LARGE[:64_000].reshape(1000, 64)),
 ], ids=["rows of eight", "along rows", "few across rows", "the library's", "one column", "all", "positions in longer rows",
         "few", "one position is set", "some positions", "one of few positions", "turned", "half precision",
         "shorter equal rows in a scan", "few sums across rows in a scan", "rows that are summed in a scan",
@@ -126,7 +128,8 @@ def test_programs_that_gain_from_longer_loops(f, x):
         "turned for a short scan", "only the gradient in a scan", "joined halves", "a row more", "short rows, rotated",
         "costly, in rows of ten", "costly, in rows of twelve", "positions in long columns",
         "costly, in short rows that are turned", "equal rows, joined", "products of each with each, joined", "factored, large",
-        "running totals of ten across rows", "running totals along rows"])
+        "running totals of ten across rows", "running totals along rows", "all along an axis of one element",
+        "all of rows of two windows"])
 def test_other_programs_gain_from_short_ones(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHORT_LOOPS
 

@@ -8,7 +8,6 @@ block empty: with arrays of two blocks' size the blocks together take four times
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from lowering.host_memory import LARGEST_KEPT
@@ -20,19 +19,26 @@ _LARGEST_ARRAY = LARGEST_KEPT // 3
 
 def options(jaxpr: Any) -> tuple[str, ...]:
     """XLA's flag that says so, where it gains."""
-    total = 0
-    for size in _sizes(jaxpr):
-        if size > _LARGEST_ARRAY:
-            return ()
-        total += size
-    return (_OPTION,) if total > LARGEST_KEPT else ()
+    total, largest = _sizes(jaxpr, {})
+    return (_OPTION,) if total > LARGEST_KEPT and largest <= _LARGEST_ARRAY else ()
 
 
-def _sizes(jaxpr: Any) -> Iterator[int]:
-    """The bytes of all arrays that a program computes, those of its loops' bodies once."""
-    for eqn in jaxpr.eqns:
-        for var in eqn.outvars:
-            size, dtype = getattr(var.aval, "size", 0), getattr(var.aval, "dtype", None)
-            yield size * getattr(dtype, "itemsize", 0) if type(size) is int else 0
-        for inner in bodies(eqn):
-            yield from _sizes(inner)
+def _sizes(jaxpr: Any, known: dict[Any, tuple[int, int]]) -> tuple[int, int]:
+    """The bytes of all arrays that a program computes, those of its loops' bodies once, and of the largest.
+
+    `known` has those of programs that were asked for before.
+    """
+    if jaxpr not in known:
+        total = largest = 0
+        for eqn in jaxpr.eqns:
+            sizes = [(each, each) for each in map(_bytes, eqn.outvars)]
+            sizes += [_sizes(inner, known) for inner in bodies(eqn)]
+            total += sum(each for each, _ in sizes)
+            largest = max([largest, *[each for _, each in sizes]])
+        known[jaxpr] = total, largest
+    return known[jaxpr]
+
+
+def _bytes(var: Any) -> int:
+    size, dtype = getattr(var.aval, "size", 0), getattr(var.aval, "dtype", None)
+    return size * getattr(dtype, "itemsize", 0) if type(size) is int else 0

@@ -32,6 +32,13 @@ def test_programs_with_little_memory_or_large_arrays_have_one_block():
     assert not chosen(lambda x: jax.lax.scan(lambda c, _: (jnp.sin(c), c), x, None, length=9), X)  # stacked they are large
 
 
+def test_functions_that_are_called_twice_on_each_of_many_levels():
+    f = lambda x: jnp.sin(x) * 2
+    for _ in range(40):
+        f = jax.jit(lambda x, f=f: f(f(x)))
+    assert chosen(f, X)
+
+
 def test_what_a_user_sets_counts(monkeypatch):
     flag, device = heaps.options(jax.make_jaxpr(gradients)(W, X).jaxpr), jax.devices("cpu")[0]
     name, value = flag[0].split("=")

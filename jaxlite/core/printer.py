@@ -147,7 +147,6 @@ _LATER: dict[str, Callable[[JaxprEqn], dict[str, Any]]] = {
     "reduce_min": lambda eqn: {"out_sharding": None} | eqn.params,
     "top_k": lambda eqn: {"is_stable": True} | eqn.params,
     "scan": _scan_trees,
-    "new_ref": lambda eqn: eqn.params | {"pin": False},
 }
 
 _WORD = re.compile(r"[A-Za-z_<][\w<>.\-]*")

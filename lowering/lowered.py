@@ -70,8 +70,8 @@ class Lowered:
             reasons = fusion.barriers(self._jaxpr, shifted) if wanted else {}
             is_joint = wanted and not reasons and siblings.gains(self._jaxpr)
             is_older = wanted and not reasons and emitters.prefers_older(self._jaxpr)
-            self.flags = (*((*unrolling.options(self._jaxpr), *heaps.options(self._jaxpr)) if wanted else ()),
-                          *((_SEVERAL_RESULTS,) if is_joint else ()), *((_OLDER_EMITTER,) if is_older else ()))
+            chosen = (*unrolling.options(self._jaxpr), *heaps.options(self._jaxpr)) if wanted else ()
+            self.flags = (*chosen, *((_SEVERAL_RESULTS,) if is_joint else ()), *((_OLDER_EMITTER,) if is_older else ()))
             is_small = (wanted and not is_joint and self._is_simple
                         and emitters.is_one_function(self._jaxpr, reasons))
             with (tables.filled(self._overwritten if wanted else ()),

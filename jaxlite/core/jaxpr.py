@@ -139,8 +139,9 @@ class DebugInfo:
         return self.location or self.function
 
     def arg_name(self, index: int) -> str:
+        """The name of an argument, or its number, to stand behind the word."""
         names = self.arg_names
-        return names[index] if index < len(names) else f"argument {index}"
+        return names[index] if index < len(names) else str(index)
 
     def __repr__(self) -> str:
         return f"{self.func_src_info} for {self.traced_for}"

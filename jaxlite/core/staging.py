@@ -69,7 +69,7 @@ class StagedTracer(Tracer):
         yield f"The error occurred while tracing the function {debug}."
         arguments, eqns = trace.origins(self.atom)
         if arguments:
-            names = ", ".join(debug.arg_name(index).removeprefix("argument ") for index in arguments)
+            names = ", ".join(debug.arg_name(index) for index in arguments)
             plural = "s" if len(arguments) > 1 else ""
             yield f"This concrete value was not available in Python because it depends on the value{plural} " \
                   f"of the argument{plural} {names}."

@@ -285,10 +285,9 @@ class Tracer:
     def _scalar(self, kind: str) -> Any:
         if self.aval.shape and (kind != "Python" or self.aval.size != 1):
             raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
-        raise errors.ConcretizationTypeError(
-            self, f"a traced value has no {kind} value; " + (
-                f"use .astype({kind}) to convert its dtype, or " if kind != "Python" else "") + (
-                "mark the argument static (static_argnums, static_argnames)"))
+        conversion = "" if kind == "Python" else f"use .astype({kind}) to convert its dtype, or "
+        raise errors.ConcretizationTypeError(self, f"a traced value has no {kind} value; {conversion}mark the argument static "
+                                                   "(static_argnums, static_argnames)")
 
     def __int__(self) -> int:
         return self._scalar("int")

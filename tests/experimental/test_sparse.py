@@ -302,7 +302,7 @@ def test_indexing_with_arrays():
     np.testing.assert_array_equal(slope, 2 * m.data * np.isin(m.indices[:, 0], [2, 3]))
     with pytest.raises(IndexError, match="boolean index did not match"):
         m[np.array([True])]
-    with pytest.raises(NotImplementedError, match="indexing of a BCOO with"):
+    with pytest.raises(NotImplementedError, match="indexing of a BCOO with True; it takes"):
         m[np.True_, 0]
 
 

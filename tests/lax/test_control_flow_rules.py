@@ -175,6 +175,33 @@ def test_batches_of_long_scans_with_costly_functions_have_vectors_as_columns(ste
     assert [eqn.primitive.name for eqn in scan.params["jaxpr"].jaxpr.eqns].count("transpose") == turns
 
 
+def test_gradients_of_a_scan_compute_cheap_arithmetic_again():
+    """Of the attractions of all pairs, a step keeps the positions and the distances; of `tanh`, what it gives."""
+    masses = np.array([1.0, 2.0, 0.5, 1.5])
+
+    def step(x, _):
+        d = x[None] - x[:, None]
+        distances = jnp.sqrt(jnp.sum(d * d, 2) + 0.1)
+        return jnp.tanh(x + jnp.sum(masses[:, None] * d / (3.0 * distances)[..., None], 1)), None
+
+    def by_scan(x):
+        return jnp.sum(lax.scan(step, x, None, length=3)[0])
+
+    def unrolled(x):
+        for _ in range(3):
+            x, _ = step(x, None)
+        return jnp.sum(x)
+
+    x = np.random.default_rng(0).standard_normal((4, 6))
+    np.testing.assert_allclose(jax.grad(by_scan)(x), jax.grad(unrolled)(x), rtol=1e-12)
+    direction = np.cos(x)
+    along = lambda fun: jax.jvp(jax.grad(fun), (x,), (direction,))[1]
+    np.testing.assert_allclose(along(by_scan), along(unrolled), rtol=1e-12)
+    forward, backward = scans(jax.make_jaxpr(jax.grad(by_scan))(x).jaxpr)
+    assert sorted(var.aval.shape for var in forward.outvars[1:]) == [(3, 4, 4), (3, 4, 6), (3, 4, 6)]
+    assert "tanh" not in [eqn.primitive.name for eqn in backward.params["jaxpr"].jaxpr.eqns]
+
+
 def test_gradient_of_a_linear_scan_keeps_nothing():
     jaxpr = jax.make_jaxpr(jax.grad(lambda x: lax.scan(lambda c, _: (c * 2.0, None), x, None, length=5)[0]))(1.0).jaxpr
     assert all(not var.aval.shape for eqn in scans(jaxpr) for var in eqn.outvars)

@@ -18,6 +18,7 @@ from jaxlite.core.primitive import PRIMITIVES
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
+from jaxlite.lax.control_flow.recomputed import cheaper
 from jaxlite.lax.control_flow.scan import scan_p
 from jaxlite.lax.control_flow.while_loop import while_p
 from jaxlite.lax.elementwise import select_n
@@ -129,21 +130,26 @@ def _invariant(jaxpr: Jaxpr, inputs: Sequence[Var]) -> set[Any]:
 
 def _split_scan(split: SplitJaxpr, num_consts: int, num_carry: int, num_ys: int, flags: Sequence[bool]) -> _LinearScan:
     """Say of each residual where the loop of tangents finds it: it does not change (computed once, outside), it is an
-    element of an input or of a result, or the primal loop saves it in each step."""
+    element of an input or of a result, the primal loop saves it in each step, or it is computed again of such."""
     primal = split.primal.jaxpr
     extra = len(split.consts)
     fixed = primal.invars[:extra + num_consts]
     invariant = _invariant(primal, fixed)
     computed = iter(primal.outvars[split.num_outs:])
     ys = primal.outvars[num_carry:num_carry + num_ys]
+    inputs = {var: index - extra for index, var in enumerate(primal.invars)}
+    residuals = [next(computed) if index is None else primal.invars[extra + index] for index in split.forwarded]
+    xs = primal.invars[extra + num_consts + num_carry:]
+    free = {*invariant, *xs, *[atom for atom in ys if type(atom) is Var]}
+    atoms, tangent = cheaper(primal, split.tangent.jaxpr, residuals, free)
     hoisted: list[Any] = []
     saved: list[Any] = []
     sources: list[tuple[str, int]] = []
-    for index in split.forwarded:
-        atom = next(computed) if index is None else primal.invars[extra + index]
-        if index is not None and index < num_consts:
+    for atom in atoms:
+        index = inputs.get(atom, -1)
+        if 0 <= index < num_consts:
             sources.append(("const", index))
-        elif index is not None and index >= num_consts + num_carry:
+        elif index >= num_consts + num_carry:
             sources.append(("xs", index - num_consts - num_carry))
         elif type(atom) is not Var or atom in invariant:
             sources.append(("hoisted", len(hoisted)))
@@ -163,16 +169,15 @@ def _split_scan(split: SplitJaxpr, num_consts: int, num_carry: int, num_ys: int,
     result.nonzero_out = split.nonzero_out
     # The tangent program takes residuals, then tangents of consts, carry, xs: residuals that do not change become consts,
     # the others xs.
-    residuals = range(len(sources))
-    steady = [index for index in residuals if sources[index][0] in ("const", "hoisted")]
-    moving = [index for index in residuals if index not in steady]
+    steady = [index for index in range(len(sources)) if sources[index][0] in ("const", "hoisted")]
+    moving = [index for index in range(len(sources)) if index not in steady]
     places = iter(range(len(sources), len(sources) + sum(flags)))
     dots = [next(places) if flag else None for flag in flags]
     split_at = num_consts + num_carry
     order = [*steady, *[dot for dot in dots[:num_consts] if dot is not None],
              *[dot for dot in dots[num_consts:split_at] if dot is not None],
              *moving, *[dot for dot in dots[split_at:] if dot is not None]]
-    result.tangent = _rearranged(split.tangent, order, range(len(split.tangent.jaxpr.outvars)))
+    result.tangent = _rearranged(tangent, order, range(len(tangent.jaxpr.outvars)))
     return result
 
 

@@ -137,8 +137,6 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     if kinds is not None or partitioning is not None:
         found = _joined(kinds or found, found if partitioning is None else memory_kinds(partitioning))
     of_arguments, of_results = [kind for kind, keep in zip(found[0], kept, strict=True) if keep], found[1]
-    aliases = _aliases(parameters, jaxpr.outvars, offered, of_arguments, of_results)
-    ir, i32 = builder.ir, builder.i32
     arg_attributes: list[dict[str, Any]] = [{} for _ in parameters]
     result_attributes: list[dict[str, Any]] = [{} for _ in jaxpr.outvars]
     if partitioning is not None:
@@ -151,11 +149,8 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     if layouts is not None:
         modes = [each for each, keep in zip(layouts[0], kept, strict=True) if keep], layouts[1]
         annotate_layouts(builder, (parameters, modes[0], arg_attributes), (jaxpr.outvars, modes[1], result_attributes))
-    for index, output in aliases.items():
-        if partitioning is None and (modes is None or _can_alias(modes[0][index], modes[1][output])):
-            arg_attributes[index]["tf.aliasing_output"] = ir.IntegerAttr.get(i32, output)
-        else:  # XLA compares the parts of both
-            arg_attributes[index]["jax.buffer_donor"] = ir.BoolAttr.get(True, builder.context)
+    aliases, unusable = donate(builder, (parameters, offered, of_arguments, arg_attributes), (jaxpr.outvars, of_results),
+                               partitioning, kept, modes)
     names = [""] * len(jaxpr.constvars) + list(argument_names or [""] * len(jaxpr.invars))
     with builder.context:
         names = [name for name, keep in zip(names, kept, strict=True) if keep]
@@ -166,6 +161,28 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
             builder.emit_function(program, "main", "public", arg_attributes if any(arg_attributes) else None,
                                   result_attributes if any(result_attributes) else None, result_names or None, names,
                                   list(contained.values()))
+    return Lowered(builder.module, kept, aliases, unusable, name, platform, time.perf_counter() - start, program,
+                   builder.scopes, builder.overwritten, builder.host_functions, builder.keep_alive, builder.sets_layouts,
+                   all(each is None for each in (partitioning, part_of, layouts, kinds)),
+                   partitioning is not None and len(partitioning.devices) > 1)
+
+
+def donate(builder: ModuleBuilder, given: tuple[Sequence[Any], Sequence[bool], Sequence[Any], list[dict[str, Any]]],
+           made: tuple[Sequence[Any], Sequence[Any]], partitioning: Partitioning | None, kept: Sequence[bool],
+           modes: Any = None) -> tuple[list[int], list[Any]]:
+    """Mark the parameters whose buffers results take.
+
+    Args: `given` the parameters, whether each is donated, their kinds of memory and their attributes; `made` the results and
+      their kinds; `kept` says which of the arguments of `partitioning` are parameters; `modes` their memory layouts.
+    Returns: the indices of these parameters, and the types of those that are donated in vain.
+    """
+    (parameters, offered, in_kinds, attributes), (outvars, out_kinds) = given, made
+    aliases = _aliases(parameters, outvars, offered, in_kinds, out_kinds)
+    for index, output in aliases.items():
+        if partitioning is None and (modes is None or _can_alias(modes[0][index], modes[1][output])):
+            attributes[index]["tf.aliasing_output"] = builder.ir.IntegerAttr.get(builder.i32, output)
+        else:  # XLA compares the parts of both
+            attributes[index]["jax.buffer_donor"] = builder.ir.BoolAttr.get(True, builder.context)
     unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
     if partitioning is not None and len(partitioning.devices) > 1 and any(each is None for each in partitioning.results):
         unusable = []  # that depends on shardings that XLA chooses
@@ -173,10 +190,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
         places = [place for place, keep in zip(partitioning.arguments, kept, strict=True) if keep]
         unusable += [parameters[index].aval for index, output in aliases.items()
                      if _parts_differ(parameters[index].aval.shape, places[index], partitioning.results[output])]
-    return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
-                   builder.scopes, builder.overwritten, builder.host_functions, builder.keep_alive, builder.sets_layouts,
-                   all(each is None for each in (partitioning, part_of, layouts, kinds)),
-                   partitioning is not None and len(partitioning.devices) > 1)
+    return sorted(aliases), unusable
 
 
 def _joined(ones: tuple[Any, Any], others: tuple[Any, Any]) -> tuple[list[str | None], list[str | None]]:
@@ -202,8 +216,8 @@ def _parts_differ(shape: Any, given: Any, made: Any) -> bool:
     return given is not None and made is not None and given.shard_shape(shape) != made.shard_shape(shape)
 
 
-def _aliases(parameters: list[Any], outvars: list[Any], donated: list[bool], given: Sequence[Any], made: Sequence[Any],
-             ) -> dict[int, int]:
+def _aliases(parameters: Sequence[Any], outvars: Sequence[Any], donated: Sequence[bool], given: Sequence[Any],
+             made: Sequence[Any]) -> dict[int, int]:
     """Pairs each donated parameter with a result of the same buffer type, in the same kind of memory, first come first served.
     """
     if not any(donated):

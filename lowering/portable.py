@@ -14,6 +14,7 @@ import numpy as np
 
 from lowering import xla
 from lowering.buffers import physical
+from lowering.lowered import donate
 from lowering.module import ModuleBuilder, module_name
 from lowering.partitioning import Partitioning, annotate, annotate_kinds, annotate_layouts, memory_kinds
 from lowering.passes.dce import live_parts
@@ -31,12 +32,13 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
                   is_hidden: Callable[[str], bool], argument_names: Sequence[str], result_names: Sequence[str],
                   allowed_calls: Sequence[str] = (), solve: Any = None, partitioning: Partitioning | None = None,
                   keep_unused: bool = False, layouts: tuple[Sequence[Any], Sequence[Any]] | None = None,
-                  ) -> tuple[Any, list[int]]:
-    """A module by JAX's calling convention for exported programs, and which of the invars it takes.
+                  donated: Sequence[bool] = ()) -> tuple[Any, list[int], list[Any]]:
+    """A module by JAX's calling convention for exported programs, which of the invars it takes, and the types of those that are
+    donated in vain.
 
     Args: `name` of the function; `constants` the values of the constvars, which the module contains; `targets` the
       platforms, 'cpu', 'cuda', 'rocm', 'tpu'; `partitioning` the devices and shardings of a program over several devices;
-      `keep_unused` take those invars too that no equation reads; `layouts` as for `lowering.executable.lower`.
+      `keep_unused` take those invars too that no equation reads; `layouts` and `donated` as for `lowering.lowered.lower`.
       With `solve(sizes, require)` the program has symbolic dimensions: it gives the values of variables for the sizes of all
       invars.
     Raises: ValueError for custom calls without a compatibility guarantee, NotImplementedError for calls of Python functions.
@@ -55,16 +57,20 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
     builder.is_portable = True
     of_arguments: list[dict[str, Any]] = [{} for _ in program.invars]
     of_results: list[dict[str, Any]] = [{} for _ in program.outvars]
+    taken = [False] * len(jaxpr.constvars) + used[len(jaxpr.constvars):]  # constants are in the module
+    kinds: Any = [None] * len(program.invars), [None] * len(program.outvars)
     if partitioning is not None:
-        taken = [False] * len(jaxpr.constvars) + used[len(jaxpr.constvars):]  # constants are in the module
         annotate(builder, partitioning, program.invars, program.outvars, taken, of_arguments, of_results)
-    if partitioning is not None:
         in_kinds, out_kinds = memory_kinds(partitioning)
-        annotate_kinds(builder, ([kind for kind, keep in zip(in_kinds, taken, strict=True) if keep], of_arguments),
-                       (out_kinds, of_results))
+        kinds = [kind for kind, keep in zip(in_kinds, taken, strict=True) if keep], out_kinds
+        annotate_kinds(builder, (kinds[0], of_arguments), (kinds[1], of_results))
+    modes = None
     if layouts is not None:
-        inputs = [layouts[0][len(jaxpr.constvars) + index] for index in kept]
-        annotate_layouts(builder, (program.invars, inputs, of_arguments), (program.outvars, layouts[1], of_results))
+        modes = [layouts[0][len(jaxpr.constvars) + index] for index in kept], layouts[1]
+        annotate_layouts(builder, (program.invars, modes[0], of_arguments), (program.outvars, modes[1], of_results))
+    offered = [bool(donated) and donated[index] for index in kept]
+    _, unusable = donate(builder, (program.invars, offered, kinds[0], of_arguments), (program.outvars, kinds[1]), partitioning,
+                         taken, modes)
     with builder.context:
         if len(targets) == 1:
             builder.emit_function(program, "main", "public", of_arguments, of_results, result_names=result_names, names=names,
@@ -76,7 +82,7 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
     if builder.host_functions:
         raise NotImplementedError("serialization of host_callbacks is not yet implemented")
     _check_calls(builder.module, allowed_calls)
-    return builder.module, kept
+    return builder.module, kept, unusable
 
 
 def _operations(operation: Any) -> Any:

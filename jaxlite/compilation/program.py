@@ -200,9 +200,7 @@ class Program:
                                             keep_unused=self.options.keep_unused, result_names=names,
                                             argument_names=self.of_arrays(self.debug_info.arg_names), place=place,
                                             layouts=self.layouts, kinds=self.kinds)
-        if lowered.unusable:
-            _warn("Some donated buffers were not usable: " + ", ".join(map(str, lowered.unusable))
-                  + ". No result has their type and sharding; do not donate them.")
+        warn_of_donated(lowered.unusable)
         return lowered
 
     def module(self, platform: str, place: Any = None) -> Any:
@@ -298,10 +296,13 @@ def _result_names(out_tree: Any) -> list[str]:
     return ["result" + "".join(map(str, path)) for path in leaf_paths(out_tree)]
 
 
-def _warn(message: str) -> None:
-    """A warning at the user's line."""
-    frame = source.user_frame(source.current_traceback())
-    warnings.warn_explicit(message, UserWarning, *(frame[:2] if frame else ("jaxlite", 1)))
+def warn_of_donated(unusable: Sequence[Any]) -> None:
+    """A warning at the user's line of donated arguments whose memory no result can take, if there are any, by their types."""
+    if unusable:
+        frame = source.user_frame(source.current_traceback())
+        warnings.warn_explicit("Some donated buffers were not usable: " + ", ".join(map(str, unusable))
+                               + ". No result has their type and sharding; do not donate them.", UserWarning,
+                               *(frame[:2] if frame else ("jaxlite", 1)))
 
 
 def _returned_ref(ref: Any, debug: DebugInfo) -> str:
@@ -341,8 +342,8 @@ def flatten_outputs(result: Any, debug: DebugInfo, is_leaf: Callable[[Any], bool
     return outs, tree
 
 
-def trace_call(traced_for: str, fun: Callable[..., Any], args: Sequence[Any],
-               kwargs: dict[str, Any]) -> tuple[Jaxpr, list[Any], list[Any], tuple[Any, Any]]:
+def trace_call(traced_for: str, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any],
+               type_of: Callable[[Any], Any] = aval_of) -> tuple[Jaxpr, list[Any], list[Any], tuple[Any, Any]]:
     """Trace a call to a flat program: its jaxpr and consts, the leaves of `(args, kwargs)`, and the trees in and out."""
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
     debug = DebugInfo(traced_for, source.function_name(fun), None, source.function_location(fun))
@@ -354,5 +355,5 @@ def trace_call(traced_for: str, fun: Callable[..., Any], args: Sequence[Any],
         outs, out_tree = flatten_outputs(fun(*inner, **inner_kwargs), debug)
         return outs
 
-    jaxpr, consts = trace_to_jaxpr(flat, list(map(aval_of, leaves)), debug)
+    jaxpr, consts = trace_to_jaxpr(flat, list(map(type_of, leaves)), debug)
     return jaxpr, consts, leaves, (in_tree, out_tree)

@@ -189,7 +189,7 @@ def _value(value: Any) -> str:
         case type():
             return value.__name__
         case ShapedArray():
-            return _type_text(value)
+            return repr(value)
     if callable(value) and type(value).__repr__ is object.__repr__ or hasattr(value, "__code__"):  # type: ignore[comparison-overlap]
         return source.function_name(value)
     return re.sub(r" at 0x[0-9a-f]+", "", format(value))

@@ -148,12 +148,16 @@ def _unpickled(shape: Any, dtype: Any, sharding: Any, weak_type: bool, manual: A
 
 
 def abstract(value: Any) -> Any:
-    """The abstract value of an array, a scalar, or of anything with a shape and a dtype."""
+    """The abstract value of an array, a scalar, or of anything with a shape and a dtype; 64 bits are 32 with x64 off."""
     if is_array_like(value) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
         return aval_of(value)
     dtype = value.dtype
     if not isinstance(dtype, dtypes.ExtendedDType):
-        dtype = dtypes.canonicalize_dtype(np.dtype(dtype))
+        dtype = np.dtype(dtype)
+        if isinstance(value, ShapeDtypeStruct) and xla.VERSION >= (0, 12):  # as JAX of the same jaxlib
+            dtype = dtypes.check_user_dtype_supported(dtype, "ShapeDtypeStruct")
+        else:
+            dtype = dtypes.canonicalize_dtype(dtype)
     shape = tuple(map(as_size, value.shape))
     if any(isinstance(size, int) and size < 0 for size in shape):
         raise TypeError(f"shape {shape} has a negative size")

@@ -50,6 +50,9 @@ class SymbolicScope:
                 if difference:
                     raise ValueError(f"Unsatisfiable explicit constraint: {text}")
                 return
+            low, high = self.bounds(difference)
+            if not low <= 0 <= high:
+                raise ValueError(f"Unsatisfiable constraint: {text}{self}")
             self.equations.append((difference, text))
             if isinstance(left, Dim) and len(left.terms) == 1 and next(iter(left.terms.values())) == 1 and () not in left.terms:
                 self.equal[next(iter(left.terms))] = right
@@ -60,6 +63,8 @@ class SymbolicScope:
                 if difference < 0:
                     raise ValueError(f"Unsatisfiable explicit constraint: {text}")
                 return
+            if self.bounds(difference)[1] < 0:
+                raise ValueError(f"Unsatisfiable constraint: {text}{self}")
             self.at_least_zero.append((difference, text))
         self.texts.append(text.strip())
         self._bounds.clear()
@@ -290,8 +295,7 @@ class Dim:
         return divide(other, self, self.scope)
 
     def __truediv__(self, other: Any) -> Any:
-        quotient, rest = divide(self, other, self.scope) if self._other(other) is not None else (0, 1)
-        return quotient if isinstance(rest, int) and rest == 0 else _as_array(operator.truediv, self, other)
+        return _as_array(operator.truediv, self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
         return _as_array(lambda divisor, dividend: dividend / divisor, self, other)
@@ -543,6 +547,15 @@ def _extreme(kind: str, one: Any, two: Any) -> Any:
     return _operation(kind, one, two, (one if isinstance(one, Dim) else two).scope)
 
 
+def may_equal(one: Any, two: Any) -> bool:
+    """Whether two sizes are equal, or are for some values of their variables, as far as the bounds tell."""
+    if one == two:
+        return True
+    difference = one - two
+    low, high = difference.scope.bounds(difference) if isinstance(difference, Dim) else (difference, difference)
+    return low <= 0 <= high
+
+
 def as_size(value: Any) -> Any:
     """A size: an int, or a symbolic dimension as it is. Raises: TypeError for anything else."""
     return value if type(value) is Dim else operator.index(value)
@@ -584,14 +597,14 @@ def slice_bounds(item: slice, size: Any) -> tuple[Any, Any, int]:
         value = as_size(value)
         if value < 0:
             value = value + size
-        return smallest(high, largest(value, low))
+        return smallest(high, largest(low, value))
 
     if step > 0:
         start, stop = bound(item.start, 0, 0, size), bound(item.stop, size, 0, size)
-        count = largest(stop - start, 0) if step == 1 else (largest(stop - start, 0) + (step - 1)) // step
+        count = largest(0, stop - start) if step == 1 else (largest(0, stop - start) + (step - 1)) // step
     else:
         start, stop = bound(item.start, size - 1, -1, size - 1), bound(item.stop, -1, -1, size - 1)
-        count = (largest(start - stop, 0) + (-step - 1)) // -step
+        count = (largest(0, start - stop) + (-step - 1)) // -step
     return start, count, step
 
 

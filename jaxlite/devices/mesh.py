@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxlite.core import config
+from jaxlite.core import config, source
 from jaxlite.core.aval import Ints, layouts
 from jaxlite.core.filtering import boundary
 from lowering import platforms, xla
@@ -253,6 +253,7 @@ class Mesh(_Grid, contextlib.ContextDecorator):
     def __enter__(self) -> Mesh:
         if config.disallow_mesh_context_manager.value:
             raise RuntimeError("Mesh context manager is disabled. Use jax.set_mesh")
+        source.warn("`with mesh:` is deprecated. Use `with jax.set_mesh(mesh):`.", DeprecationWarning)
         _entered.__dict__.setdefault("previous", []).append(entered_context.swap_local(self))
         return self
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxlite.compilation import stages
 from jaxlite.compilation.dispatch import jitted_of
 from jaxlite.compilation.jit import jit
+from jaxlite.compilation.program import warn_of_donated
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import ShapedArray, with_layout
@@ -424,8 +425,10 @@ def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence
         def solver(sizes: Sequence[Any], require: Callable[..., None]) -> dict[str, Any]:
             return solve(shapes, sizes, paths, require, OPERATIONS)
 
-    module, kept = portable.export_module(jaxpr, constants, program.name, targets, source.is_own_file, names, results,
-                                          allowed, solver, spread, program.options.keep_unused, program.layouts)
+    module, kept, unusable = portable.export_module(
+        jaxpr, constants, program.name, targets, source.is_own_file, names, results, allowed, solver, spread,
+        program.options.keep_unused, program.layouts, program.donated_arrays)
+    warn_of_donated(unusable)
     return module, kept, solver is not None
 
 

@@ -58,6 +58,10 @@ class FlatCallback:
     in_tree: Any
     static_args: tuple[tuple[int, Any], ...] = ()
 
+    def __repr__(self) -> str:
+        static = f", static_args={self.static_args}" if self.static_args else ""
+        return f"_FlatCallback(callback_func={self.callback_func}, in_tree={self.in_tree}{static})"
+
     def __call__(self, *leaves) -> list[Any]:
         args, kwargs = _unflatten(self.in_tree, leaves, self.static_args)
         return tree_leaves(self.callback_func(*args, **kwargs))
@@ -197,9 +201,10 @@ def _io_callback_aval(*avals, result_avals, ordered: bool, **params):
     return list(result_avals), frozenset((IO[ordered],))
 
 
-def _on_host(args: Sequence[Any]) -> list[Any]:
+def _on_host(args: Sequence[Any], weak: bool = False) -> list[Any]:
     device = platforms.devices("cpu")[0]
-    return [arrays.put_array(arg, device, False, aval=aval_of(arg).strip_weak_type()) for arg in args]
+    return [arrays.put_array(arg, device, False, aval=aval if weak else aval.strip_weak_type())
+            for arg, aval in zip(args, map(aval_of, args), strict=True)]
 
 
 def _call_now(*args, callback: FlatCallback, result_avals: Sequence[Any], ordered: bool = False, **params) -> list[Any]:
@@ -433,7 +438,7 @@ def _debug_print_aval(*avals, ordered: bool, **params):
 def _debug_callback_eager(*args, callback: FlatCallback, effect, **params) -> list[Any]:
     if effect.ordered:
         effects.wait_for_ordered()
-    callback(*_on_host(args))
+    callback(*_on_host(args, weak=True))
     return []
 
 
@@ -441,7 +446,7 @@ def _debug_callback_eager(*args, callback: FlatCallback, effect, **params) -> li
 def _debug_print_eager(*args, **params) -> list[Any]:
     if params["ordered"]:
         effects.wait_for_ordered()
-    return _printer(params)(*_on_host(args))
+    return _printer(params)(*_on_host(args, weak=True))
 
 
 def _ignoring_results(function: Callable) -> Callable:

@@ -100,7 +100,7 @@ def _pads_for(padding: str, sizes: Sequence[int], window: Sequence[int], strides
 
 def _out_sizes(lhs: Sequence[int], rhs: Sequence[int], strides: Sequence[int], pads: Sequence[tuple[int, int]],
                ) -> list[int]:
-    return [largest(0, (size + low + high - extent) // stride + 1)
+    return [largest((size + low + high - extent) // stride + 1, 0)
             for size, extent, stride, (low, high) in zip(lhs, rhs, strides, pads, strict=True)]
 
 

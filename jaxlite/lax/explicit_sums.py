@@ -15,6 +15,7 @@ from jaxlite.core.config import chooses_layouts
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.devices.sharding import axes_of, used_axes
 from jaxlite.lax.explicit_case import Case
+from lowering import xla
 
 Axes = frozenset[Any]
 Pending = tuple[Axes, Axes]
@@ -62,7 +63,10 @@ def _kind(case: Case, specs: Specs) -> UnreducedKind:
 def _pending_as_first(case: Case, specs: Specs) -> Pending:
     unreduced, reduced = _unreduced(specs), _reduced(case, specs)
     if any(unreduced) and case.name not in _LINEAR:
-        no_rule("unreduced", case.name)
+        if xla.VERSION < (0, 12):  # as JAX of the same jaxlib
+            no_rule("unreduced", case.name)
+        raise ShardingTypeError(f"{case.name} is not linear, so its operands cannot be unreduced. Got "
+                                f"{', '.join(aval.str_short() for aval in case.avals)}. Use jax.sharding.reshard before it")
     return unreduced[0], reduced
 
 
@@ -201,7 +205,7 @@ def _pending_sum(case: Case, specs: Specs) -> Pending:
 
 
 @_pends("mul")
-def _pending_mul(case: Case, specs: Specs) -> Pending:
+def _pending_mul(case: Case, specs: Specs, error: type[Exception] = ShardingTypeError) -> Pending:
     """A product is unreduced as one factor is, if the other one is the same all along these axes."""
     left, right = _unreduced(specs)
     if left and right:
@@ -216,7 +220,7 @@ def _pending_mul(case: Case, specs: Specs) -> Pending:
             other is None or other.reduced != pending):
         one, own = ("LHS", "RHS") if right else ("RHS", "LHS")
         lhs, rhs = (aval.str_short() for aval in case.avals)
-        raise ShardingTypeError(f"{one} should be reduced along the same axes {own} is unreduced on. Got {lhs=!s} and {rhs=!s}")
+        raise error(f"{one} should be reduced along the same axes {own} is unreduced on. Got {lhs=!s} and {rhs=!s}")
     kept = specs[1 - place].reduced
     rest = _NONE if other is None else other.reduced - pending
     if kept != rest:
@@ -227,8 +231,9 @@ def _pending_mul(case: Case, specs: Specs) -> Pending:
 @_pends("div")
 def _pending_quotient(case: Case, specs: Specs) -> Pending:
     if _unreduced(specs)[1]:
-        no_rule("unreduced", "the divisor of div")
-    return _pending_mul(case, specs)
+        raise ValueError(f"The denominator of `div` cannot be unreduced. Got {case.avals[1].str_short()}. Use "
+                         "jax.sharding.reshard before it")
+    return _pending_mul(case, specs, ValueError)
 
 
 @_pends("scatter-add")

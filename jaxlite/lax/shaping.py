@@ -21,7 +21,7 @@ from jaxlite.core.jaxpr import Literal
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import OwnBind, Primitive
 from jaxlite.core.shape_dtype import ShapeDtypeStruct, abstract
-from jaxlite.core.symbolic import Dim, are_ints, as_size, as_sizes, exceeds, largest, set_dimension_value
+from jaxlite.core.symbolic import Dim, are_ints, as_size, as_sizes, exceeds, largest, may_equal, set_dimension_value
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
@@ -355,7 +355,7 @@ tile_p = Primitive("tile")
 
 @reshape_p.def_abstract_eval
 def _reshape_aval(x, *, new_sizes: Ints, dimensions: Ints | None, sharding=None) -> ShapedArray:
-    if math.prod(x.shape) != math.prod(new_sizes):
+    if not may_equal(math.prod(x.shape), math.prod(new_sizes)):
         raise TypeError(f"reshape total size must be unchanged, got new_sizes {new_sizes} (total size "
                         f"{math.prod(new_sizes)}) for shape {x.shape} (total size {math.prod(x.shape)})")
     if dimensions is not None:

@@ -73,7 +73,7 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
     for size, window, stride, (low, high), dilation, window_dilated in zip(
             operand_shape, window_dimensions, window_strides, padding, base, spread, strict=True):
         room = dilated(size, dilation) + low + high - dilated(window, window_dilated)
-        shape.append(largest(0, room // stride + 1))
+        shape.append(largest(room // stride + 1, 0))
     return tuple(shape)
 
 

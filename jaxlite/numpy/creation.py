@@ -573,9 +573,12 @@ def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding
 def _symbolic_range(start, stop, step, dtype):
     low, high = (0, start) if stop is None else (start, stop)
     by = 1 if step is None else step
+    for name, value in (("start", low), ("stop", high), ("step", by)):
+        if not is_symbolic(value) and not hasattr(value, "__index__"):
+            raise ValueError(f"jnp.arange: with symbolic dimensions, {name} must be a dimension or an integer, got {value}")
     target = dtypes.result_type(int) if dtype is None else dtypes.check_user_dtype_supported(dtype, "arange")
-    size = largest(high - low, 0) if is_symbolic(by) or by > 0 else largest(low - high, 0)
-    steps = shaping.iota(target, size if isinstance(by, int) and abs(by) == 1 else -(-size // abs(by)))
+    length, stride = (high - low, by) if by > 0 else (low - high, -by)
+    steps = shaping.iota(target, (largest(length, 0) + (stride - 1)) // stride)
     if not (isinstance(by, int) and by == 1):
         steps = steps * shaping.broadcast_in_dim(asarray(by, dtype=target), steps.shape, ())
     if not (isinstance(low, int) and low == 0):

@@ -477,7 +477,10 @@ def read(x, index, mode: str | GatherScatterMode | None = None, fill_value=None,
         [type(item) not in (slice, Span) for item in items if item is not None and item is not ...] == [True] * len(shape))
     if not is_element and _is_box(items) and (
             parsed is not _FILL or all([not isinstance(item, (Tracer, ArrayImpl)) for item in items])):
-        return _read_box(x, items, parsed, fill_value, wrap)
+        try:
+            return _read_box(x, items, parsed, fill_value, wrap)
+        except errors.InconclusiveDimensionOperation:  # whether an int is inside of a symbolic axis, `gather` sees when it runs
+            pass
     items, expanded = _bools_as_arrays(items, len(shape))
     if expanded:
         x = shaping.expand_dims(x, expanded)

@@ -22,7 +22,7 @@ from jaxlite.core.aval import Ints, ShapedArray
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
-from jaxlite.core.symbolic import are_ints, as_size, is_symbolic, largest, smallest
+from jaxlite.core.symbolic import are_ints, as_size, is_symbolic, largest, may_equal, smallest
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
@@ -155,7 +155,7 @@ def reshape(a, shape, order: str = "C", *, copy: bool | None = None, out_shardin
     old = aval_of(a).shape
     total = math.prod(old)
     new = _new_shape(shape, total, old)
-    if math.prod(new) != total:
+    if not may_equal(math.prod(new), total):
         raise TypeError(f"cannot reshape array of shape {old} (size {total}) into shape {new} (size {math.prod(new)})")
     if order == "A":
         raise NotImplementedError("np.reshape order=A is not implemented.")

@@ -9,6 +9,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
+from jaxlite.core.symbolic import as_size
 from jaxlite.core.tracing import Tracer
 from jaxlite.numpy.api import as_arrays
 from jaxlite.numpy.reductions import _highest, _lowest
@@ -23,7 +24,7 @@ def _segments(name: str, data, segment_ids, num_segments, options: dict[str, Any
         if isinstance(segment_ids, Tracer):
             raise ConcretizationTypeError(segment_ids, f"{name}: give num_segments, as it decides the shape of the result")
         num_segments = int(jnp.max(segment_ids) + 1) if segment_ids.size else 0  # the largest index wraps, as integers do
-    num_segments = operator.index(num_segments)
+    num_segments = as_size(num_segments)
     if num_segments < 0:
         raise ValueError(f"{name}: num_segments must not be negative, got {num_segments}")
     count = segment_ids.shape[0] if segment_ids.ndim else 1
@@ -33,7 +34,7 @@ def _segments(name: str, data, segment_ids, num_segments, options: dict[str, Any
     if not data.ndim:  # one number for all elements
         data = jnp.broadcast_to(data, segment_ids.shape)
     empty = jnp.full((num_segments, *data.shape[segment_ids.ndim:]), identity(data.dtype), data.dtype)
-    if not num_segments:
+    if num_segments == 0:
         return empty
 
     def scattered(part: slice):

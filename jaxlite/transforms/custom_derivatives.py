@@ -16,6 +16,7 @@ from jaxlite.core.array import make_array
 from jaxlite.core.errors import UnexpectedTracerError
 from jaxlite.core.jaxpr import DebugInfo, eval_jaxpr
 from jaxlite.core.lazy import loader
+from jaxlite.core.shape_dtype import abstract
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import (
     keystr,
@@ -592,9 +593,10 @@ def _checked_cotangents(outs: list[Any], in_tree: Any, in_avals: list[Any], name
 def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[Any]]:
     """A function whose closed-over, differentiable tracers have become arguments: `converted(*args, *hoisted)`.
 
+    Args: `example_args` arrays, or their types.
     Returns: the function, and the values that it closed over.
     """
-    jaxpr, consts, _, (trees, out_tree) = trace_call("closure_convert", fun, example_args, {})
+    jaxpr, consts, _, (trees, out_tree) = trace_call("closure_convert", fun, example_args, {}, abstract)
     in_tree = trees.children()[0]
     hoisted = [isinstance(const, Tracer) and dtypes.kind(aval_of(const).dtype) in "fc" for const in consts]
     fixed = [None if flag else const for const, flag in zip(consts, hoisted, strict=True)]

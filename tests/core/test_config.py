@@ -17,6 +17,7 @@ import pytest
 import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite.core import config as options
+from lowering import xla
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -106,8 +107,20 @@ def test_types_of_64_bits(update):
         assert jnp.zeros(2, float).dtype == jnp.asarray(np.zeros(2)).dtype == np.float32
 
 
+@pytest.mark.skipif(xla.VERSION < (0, 12), reason="as JAX of the same jaxlib")
+def test_types_of_64_bits_are_truncated_with_a_warning():
+    wide = jax.ShapeDtypeStruct((2,), "int64")
+    for call in (lambda: jax.eval_shape(lambda x: x, wide), lambda: jax.jit(lambda x: x).trace(wide)):
+        with pytest.warns(UserWarning, match="Explicitly requested dtype int64 requested in ShapeDtypeStruct") as warned:
+            call()
+        assert warned[0].filename == __file__
+
+
 def test_meshes_that_are_entered(update):
     mesh = jax.make_mesh((1,), ("x",))
+    with pytest.warns(DeprecationWarning, match="Use `with jax.set_mesh") as warned, mesh:
+        pass
+    assert warned[0].filename == __file__
     update("jax_disallow_mesh_context_manager", True)
     with pytest.raises(RuntimeError, match="Mesh context manager is disabled"), mesh:
         pass

@@ -75,6 +75,19 @@ def test_the_module_is_called_as_the_one_of_lower():
         assert "module @jit__lambda " in text
 
 
+@pytest.mark.parametrize("options", [{}, {"platforms": ["cpu", "tpu"]}])
+@pytest.mark.parametrize("size", ["3", "n"])
+def test_donated_arguments_are_marked(options, size):
+    fun = jaxlite.jit(lambda x, y: (y[:2], x + y[0]), donate_argnums=(0, 1))
+    x = S(export.symbolic_shape(size, constraints=["n >= 3"]), np.float32)
+    with pytest.warns(UserWarning, match=rf"donated buffers were not usable: float32\[{size}\]") as warned:
+        made = export.export(fun, **options)(x, x)
+    assert warned[0].filename == __file__
+    assert made.mlir_module().count("{tf.aliasing_output = 1 : i32}") == 1
+    ones = jnp.ones(3)
+    assert made.call(ones, ones)[1].tolist() == [2, 2, 2] and not ones.is_deleted()
+
+
 def test_derivatives_of_programs_with_integers():
     """Their tangents have no data, at any order and with symbolic sizes; complex constants and unused arguments are kept."""
     size, = export.symbolic_shape("b")

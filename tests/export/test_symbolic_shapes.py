@@ -226,6 +226,38 @@ def test_permutations_convolutions_and_medians_of_unknown_size():
         assert str(shape[0]) == text
 
 
+def test_what_the_size_decides_when_the_program_runs():
+    """Whether a new shape has as many elements, and whether an index is inside."""
+    def f(x):
+        pairs = x.reshape(x.shape[0] // 2, 6)
+        return (pairs, x[5], x[-4], x.at[4].get(mode="fill", fill_value=-1), x.at[5].set(9),
+                jaxlite.ops.segment_sum(x, jnp.arange(x.shape[0]) // 2, x.shape[0] // 2),
+                x.shape[0] / 2 * jnp.ones(2, int), jnp.arange(0, x.shape[0], 4))
+
+    b, = export.symbolic_shape("b")
+    exported = export.export(jaxlite.jit(f))(S((b, 3), np.float32))
+    assert [str(aval.shape) for aval in exported.out_avals[::7]] == ["(floordiv(b, 2), 6)", "(floordiv(b + 3, 4),)"]
+    for size in (2, 6):
+        x = np.arange(3 * size, dtype=np.float32).reshape(size, 3)
+        found = exported.call(x)
+        changed = x.copy()
+        changed[5:] = 9
+        wanted = [x.reshape(-1, 6), x[-1], x[max(size - 4, 0)], x[4] if size > 4 else [-1] * 3, changed,
+                  x.reshape(-1, 2, 3).sum(1), [size / 2] * 2, range(0, size, 4)]
+        for one, two in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(one, list(two))
+        assert found[6].dtype == np.float32
+    with pytest.raises(ValueError, match="number of output elements"):
+        exported.call(np.ones((3, 3), np.float32))
+    with pytest.raises(TypeError, match=r"cannot reshape array of shape \(b, 3\)"):
+        export.export(jaxlite.jit(lambda x: x.reshape(-1, 4)[:, :3].reshape(x.shape)))(S((b, 4), np.float32))
+    for wrong in (lambda: jnp.arange(0.0, b), lambda: jnp.arange(0, b, 0.5),
+                  lambda: export.symbolic_shape("a", constraints=["a >= 5", "a <= 4"]),
+                  lambda: export.symbolic_shape("a", constraints=["a >= 5", "a == 4"])):
+        with pytest.raises(ValueError, match=r"symbolic dimensions|Unsatisfiable constraint: a .= 4 where a >= 5"):
+            wrong()
+
+
 def test_arrays_of_64_bits_that_a_program_closes_over():
     table = np.array([1, 2, 300]), np.array([0.5, 1.5, 2.5])
     called = export.export(jaxlite.jit(lambda x: (x + table[0]) * table[1]))(S((3,), np.float32)).call

@@ -386,6 +386,14 @@ def test_jaxprs_say_what_is_called():
     assert set(pure) == {"callback", "result_avals", "sharding", "vmap_method"}
     assert set(io) == {"callback", "ordered", "result_avals", "sharding"}
     jax.extend.core.check_jaxpr(closed)
+    assert "callback=_FlatCallback(callback_func=<ufunc 'sin'>, in_tree=PyTreeDef(((*,), {})))" in str(closed)
+    assert f"result_avals=(ShapedArray(float32[{ROW.shape[0]}]),)" in str(closed)
+
+
+def test_values_outside_of_jit_keep_their_types(seen):
+    types = []
+    jax.debug.callback(lambda *args: types.extend(map(jax.typeof, args)), 1.0, np.float32(1), 2)
+    assert [(str(aval.dtype), aval.weak_type) for aval in types] == [("float32", True), ("float32", False), ("int32", True)]
 
 
 def test_stages_and_the_persistent_cache(seen, tmp_path, monkeypatch, caplog):

@@ -81,6 +81,8 @@ _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
 _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each,
 _PAIR_WORK = 8  # which takes so many times as long as a sum across rows
+_JOINED_ROW = range(4, 8)  # elements of a row that is joined of a few arrays in a loop,
+_JOIN_WORK = 32  # and what computing one of them takes, at least, where LLVM does not make vectors of it
 _CONVOLVED_BY_LIBRARY = ("float32", "float16", "bfloat16")
 _HALF_VECTORS = (15, *range(20, 24), *range(28, 32))  # elements of a row that leave half a vector of eight over, or more
 _ROUNDED_ROW = range(6, 17)  # elements of a row of bfloat16 that is summed up or multiplied
@@ -164,6 +166,8 @@ def _in_rows_to_unroll(step: _Step) -> float:
     if step.name == "conv_general_dilated" and step.out.dtype.name not in _CONVOLVED_BY_LIBRARY:
         kernel = eqn.invars[1].aval
         return step.turns * step.out.size * kernel.size / max(1, kernel.shape[eqn.params["dimension_numbers"].rhs_spec[0]])
+    if step.in_loop and _joins_short_rows(eqn, step.row):
+        return _JOIN_WORK * step.turns * step.out.size
     is_slow = (_reduces_across_rows(eqn, step.in_loop) or _slides_across_rows(eqn, step.in_loop)
                or _pads_windows(eqn, step.in_loop) or _rounds_steps(eqn)
                or _sums_half_vectors(eqn, step.values.costly) or _reads_columns(eqn)
@@ -199,6 +203,12 @@ _SUMS: dict[str, Callable[[_Step], float]] = {
     "starting rows": lambda step: step.done if _starts_rows(step.eqn) else 0.0,
     "not in long loops": _not_in_long_loops,
 }
+
+
+def _joins_short_rows(eqn: Any, row: int) -> bool:
+    """Whether it joins arrays to rows of a few elements, as they are written: each is computed by a branch of its own."""
+    name = eqn.primitive.name
+    return name in _JOINING and row in _JOINED_ROW and eqn.outvars[0].aval.shape[eqn.params[_JOINING[name]]] == row
 
 
 def _keeps_turns(eqn: Any) -> bool:

@@ -70,6 +70,7 @@ def repeat(f):
     (jax.grad(lambda x: jnp.sum(x[:, :3] * x[:, 3:6])), LARGE.reshape(256, 256)),
     (lambda x: ((x[:, None] - LARGE[:160].reshape(10, 16)) ** 2).sum(-1).argmin(1), LARGE[:16000].reshape(1000, 16)),
     (lambda x: lax.conv(x, x[..., :9], (1,), "SAME"), np.arange(4000).reshape(1, 1, -1)),
+    (repeat(lambda c: c + 0.1 * jnp.stack([c[:, 1], c[:, 0] * c[:, 2], c[:, 3], -c[:, 0]], 1)), LARGE[:256].reshape(64, 4)),
 ], ids=["across rows", "columns", "across all rows", "in a branch", "integers",
         "counts", "all of each row", "products of each row", "any in a scan",
         "half precision across rows", "across rows in a scan", "one position", "function of a column", "large part",
@@ -80,7 +81,7 @@ def repeat(f):
         "a line that is shifted again", "in a solver", "costly, summed up in rows with half a vector more", "factored",
         "running totals across rows", "running totals in a scan", "rows of fifty that were columns",
         "columns that are repeated", "cheap, in rows of three that are turned", "gradients of a few columns",
-        "positions in rows of ten that take long to compute", "convolved by no library"])
+        "positions in rows of ten that take long to compute", "convolved by no library", "joined to rows of four in a loop"])
 def test_programs_that_gain_from_longer_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == ()
 

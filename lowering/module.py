@@ -511,12 +511,14 @@ class RuleContext:
         if not to_shape:
             return x
         key = (id(x), to_shape)
-        try:
-            return self._broadcasts[key][1]
-        except KeyError:
-            result = self.value("stablehlo.broadcast_in_dim", [x], to_shape, dtype, broadcast_dimensions=self.i64s(()))
-            self._broadcasts[key] = x, result  # x stays alive, and so its address stays its own
-            return result
+        found = self._broadcasts.get(key)
+        # XLA multiplies by the reciprocal of a divisor that is read again. That of a quotient is computed of what the quotient
+        # was computed of, and a loop that updates this in place copies it.
+        if found is not None and getattr(x.owner, "name", "") != "stablehlo.divide":
+            return found[1]
+        result = self.value("stablehlo.broadcast_in_dim", [x], to_shape, dtype, broadcast_dimensions=self.i64s(()))
+        self._broadcasts[key] = x, result  # x stays alive, and so its address stays its own
+        return result
 
     def convert(self, x: Any, shape: Sequence[int], dtype: Any) -> Any:
         """`stablehlo.convert` to a dtype."""

@@ -25,12 +25,14 @@ from jaxlite.compilation import recompilation
 from jaxlite.core import config, missing
 from jaxlite.core.collector import count_as_old
 from jaxlite.core.lazy import loader
+from jaxlite.core.symbolic import Dim
 from jaxlite.core.tracing import Tracer
 from lowering import report
 from lowering.xla import VERSION_TEXT
 
 # JAX and jaxlib are released together, under one number.
 VERSION_INFO = tuple(int(part) for part in VERSION_TEXT.split(".")[:3])
+_dimensions = loader("jaxlite.as_jax.dimensions")
 _metadata = loader("jaxlite.as_jax.metadata")  # with `importlib.metadata`, 5 to 10 ms that most programs need not wait for
 
 
@@ -179,6 +181,7 @@ def _install() -> None:
     shardings = private_module("_src.sharding_impls")  # jaxlib asks for it at every call, and libraries for what it lacks
     assert shardings is not None
     sys.modules[shardings.__name__] = shardings
+    Dim._sorted_terms = property(lambda dim: _dimensions().sorted_terms(dim))  # type: ignore[attr-defined]  # jax2onnx
     Tracer.__init_subclass__ = classmethod(_say_whose_tracers)  # type: ignore[assignment,arg-type]  # some load later
     classes: list[type[Tracer]] = [Tracer]
     for cls in classes:

@@ -369,10 +369,14 @@ class Dim:
 
     # --- text and value
 
+    def in_order(self) -> list[tuple[Term, int]]:
+        """Its terms with their coefficients, in the order in which they are written."""
+        return sorted(self.terms.items(), key=lambda item: _term_rank(item[0]), reverse=True)
+
     def __str__(self) -> str:
         parts = []
-        for term, coefficient in sorted(self.terms.items(), key=lambda item: _term_rank(item[0]), reverse=True):
-            body = _text(term)
+        for term, coefficient in self.in_order():
+            body = term_text(term)
             number = abs(coefficient)
             part = str(number) if not body else body if number == 1 else f"{number}*{body}"
             parts.append((" - " if coefficient < 0 else " + ") + part)
@@ -437,9 +441,15 @@ def _rank(value: Any) -> Any:
     return sum(1 + abs(coefficient) * rank[0] for rank, coefficient in ranked), ranked
 
 
-def _text(term: Term) -> str:
+def written_order(term: Term) -> list[tuple[Factor, int]]:
+    """The factors of a term with their powers, in the order in which they are written."""
+    return sorted(term, key=lambda item: _factor_rank(item[0]))
+
+
+def term_text(term: Term) -> str:
+    """A term without its coefficient, as it is written: "a^2*b"; "" for the constant one."""
     parts = []
-    for factor, power in sorted(term, key=lambda item: _factor_rank(item[0])):
+    for factor, power in written_order(term):
         body = factor[1] if factor[0] == "var" else f"{factor[0]}({factor[1]}, {factor[2]})"
         parts.append(body if power == 1 else f"{body}^{power}")
     return "*".join(parts)

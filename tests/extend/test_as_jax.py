@@ -448,3 +448,22 @@ print(np.allclose(jax.jit(lambda *each: einsum._einsum(each, steps, None, None))
 def test_modules_that_a_library_seeks_are_there(tmp_path):
     (tmp_path / "tokamax.py").write_text("import sys, jax\nprint('jax._src.lax.lax' in sys.modules)")
     assert run("-m", "jaxlite", "-c", "import tokamax", path=(tmp_path,)) == "True\n"
+
+
+def test_the_parts_of_a_symbolic_dimension_compute_it():
+    program = """
+import math, operator
+import jaxlite.as_jax
+from jax import export
+a, b = export.symbolic_shape("a, b")
+apply = {"floordiv": operator.floordiv, "mod": operator.mod}
+def value(size):
+    return size if isinstance(size, int) else sum(times * math.prod(of(*each) for each in term._factors)
+                                                  for term, times in size._sorted_terms)
+def of(factor, power):
+    known = {"a": 7, "b": 4}
+    return (known[factor.var] if factor.operation is None else apply[factor.operation](*map(value, factor.operands))) ** power
+print([value(size) for size in (a, 3 * a * a * b - a // 3 + 4, (a + b) % 5, 2 * (a * b // (a + b)))])
+print([(str(term), term.is_constant) for term, _ in (2 * a * a * b + 4)._sorted_terms])
+"""
+    assert run("-c", program) == "[7, 590, 1, 4]\n[('a^2*b', False), ('', True)]\n"

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from lowering.lowered import Lowered
 
 ArrayImpl = xla.ArrayImpl
-_SMALL = 4096  # bytes of an array that is a constant of the module
+_SMALL = 4096  # bytes of an array that is a constant of the module,
+_SMALL_INDICES = 65536  # and of one of integers
 load_spread = loader("jaxlite.compilation.spread")
 load_lowering = loader("lowering.lowered")  # not before something is lowered: what is cached is not
 load_processes = loader("jaxlite.devices.processes")
@@ -192,14 +193,17 @@ def _small_constants(closed: ClosedJaxpr) -> list[np.ndarray | None]:
     """For each array that a program closes over its value, if that is small enough to be a constant of the module.
 
     XLA computes with constants when it compiles: a table of three entries that is sliced becomes three numbers. As parameters
-    such arrays cost up to a quarter of the run time. Large ones would make large modules, and slow compiles.
+    such arrays cost up to a quarter of the run time. Large ones would make large modules, and slow compiles. Of integers more
+    pay: XLA finds out which indices are in bounds.
     """
     return [_small_constant(const, var.aval) for const, var in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
 
 
 def _small_constant(const: Any, aval: Any) -> np.ndarray | None:
     dtype = getattr(aval, "dtype", None)
-    if not isinstance(dtype, np.dtype) or dtype.names or aval.size * dtype.itemsize > _SMALL:
+    if not isinstance(dtype, np.dtype) or dtype.names:
+        return None
+    if aval.size * dtype.itemsize > (_SMALL_INDICES if dtype.kind in "iu" else _SMALL):
         return None
     if type(const) is ArrayImpl and not const.is_deleted() and not arrays.is_spread(const):
         with xla.unguarded():  # it is part of the program

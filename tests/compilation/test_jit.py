@@ -579,6 +579,16 @@ def test_small_arrays_are_constants_of_the_module():
         assert ("%arg1" in jit(lambda x, table=table: x * table).lower(2).as_text()) is (size > 1024)
 
 
+def test_captured_indices_are_constants_up_to_64_kb():
+    x = np.arange(3, dtype=np.float32)
+    for count, expected in [(16_384, 1), (16_385, 2)]:
+        indices = np.arange(count, dtype=np.int32) % 3
+        taken = jit(lambda x, indices=indices: x[jaxlite.numpy.asarray(indices)])
+        text = taken.lower(x).as_text()
+        assert text[text.index("@main"):text.index("->")].count("%arg") == expected
+        np.testing.assert_array_equal(taken(x), x[indices])
+
+
 def test_closed_over_values_are_those_of_the_trace():
     raw = np.zeros(256 + 64, np.uint8)
     start = -raw.ctypes.data % 64

@@ -19,8 +19,8 @@ The choice is made from the equations alone, in walks that are linear in their n
 4. `_write_counters`, `_write_bits`: positions from which long integer arithmetic starts, as in a random generator, and the
    random bits that come out of it.
 5. `_write_repeated`: costly values that are broadcast, which a loop would compute again for each row.
-6. `_write_rounded`, `_write_searched`, `_write_moved`, `_write_solved`: what libraries read, where XLA would write more than
-   that for them.
+6. `_write_rounded`, `_write_searched`, `_write_moved`, `_write_solved`, `_write_inverses`: what libraries read, where XLA would
+   write more than that for them.
 7. `_cut_long_kernels`: what is left of kernels with hundreds of instructions is cut where it is narrow.
 
 Bodies of loops and branches are programs of their own. Costs are in units of a cheap vector operation and were fitted to
@@ -211,6 +211,7 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
     _write_searched(values, found)
     _write_moved(values, found)
     _write_solved(values, found)
+    _write_inverses(values, found)
     if needed > _LONG_KERNEL:
         _cut_long_kernels(values, found)
 
@@ -489,6 +490,26 @@ def _write_solved(values: list[_Value], found: dict[Any, str]) -> None:
                     (operand,) = operand.operands
                 if operand.name == "triangular_solve" and operand.var.aval.shape == aval.shape:
                     found.setdefault(operand.var, f"solved for, and summed up by a library ({operand.size} elements)")
+
+
+def _write_inverses(values: list[_Value], found: dict[Any, str]) -> None:
+    """Choose inverses of divisors, if the library sums up both what is divided and what is multiplied, along longer arrays.
+
+    XLA multiplies by the inverse for a division, finds that equal, and writes for both sums what they stretch in common.
+    """
+    for value in values:
+        if value.name == "integer_pow" and value.eqn.params["y"] == -1 and value.operands:
+            divided = [user for user in value.operands[0].users if user.name == "div" and user.size > value.size]
+            multiplied = [user for user in value.users if user.name == "mul" and user.size > value.size]
+            if any(map(_is_summed_up, divided)) and any(map(_is_summed_up, multiplied)):
+                found.setdefault(value.var, f"stretched for two sums by a library ({value.size} elements)")
+
+
+def _is_summed_up(value: _Value) -> bool:
+    """Whether it is only computed for a sum by a library."""
+    while value.name in ELEMENTWISE and len(value.users) == 1 and not value.is_result:
+        (value,) = value.users
+    return value.name in IN_LIBRARY and not value.is_loop
 
 
 def _is_of_parts(start: _Value, slices: Mapping[Any, int]) -> bool:

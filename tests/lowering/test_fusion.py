@@ -81,6 +81,16 @@ def test_what_is_computed_of_parts_for_the_library_is_written_once():
     assert len(re.findall(r"f32\[99,200\]\S* (?:fusion|slice)\(", compiled.as_text().split("ENTRY")[1])) == 1
 
 
+def test_inverses_that_two_sums_of_a_library_would_stretch_are_written():
+    loss = lambda scales, x: jnp.sum(jnp.sum((x[:, None] - x) ** 2 / jnp.exp(scales), -1) ** 2)
+    scales, x = np.ones(3, np.float32), np.linspace(0, 1, 300, dtype=np.float32).reshape(100, 3)
+    (var,) = barriers(jax.grad(loss), scales, x)
+    assert var.aval.shape == (1, 1, 3)
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(scales, x), -2 * np.exp(-2) * np.einsum(
+        "ijk,ijl->k", d := (x[:, None] - x) ** 2, d), rtol=1e-4)
+    assert not barriers(jax.grad(lambda scales, x: loss(scales, x)), scales, x[:20])  # no library
+
+
 def test_what_only_the_innermost_loop_repeats_is_not_written():
     x, factors = np.ones((300, 300), np.float32), np.ones((9, 1, 1), np.float32)
     costly = lambda x: jnp.where(jnp.tanh(x) > 0, 1.0, x)

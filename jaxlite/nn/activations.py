@@ -7,6 +7,7 @@ relu, hard_tanh and identity keep them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -34,7 +35,16 @@ def _inexact(name: str, x):
     return as_array(promote_inexact(name, x)[0])
 
 
-@custom_jvp
+def _named(name: str) -> Callable[[Callable], custom_jvp]:
+    """As `custom_jvp`, for a function that has this name in jaxprs."""
+    def derivable(function: Callable) -> custom_jvp:
+        function.__name__ = name
+        return custom_jvp(function)
+
+    return derivable
+
+
+@_named("relu")
 def _relu(x):
     return ufuncs.maximum(x, 0)
 
@@ -66,7 +76,7 @@ def relu6(x):
     return _relu6(_floating("relu6", x))
 
 
-@custom_jvp
+@_named("relu6")
 def _relu6(x):
     return ufuncs.minimum(ufuncs.maximum(x, 0), 6)
 

@@ -48,16 +48,16 @@ def logsumexp(a, axis: Any = None, b=None, keepdims: bool = False, return_sign: 
     own, names = split_axes(axis, a.ndim)
     axes = own + names
     real = a.real if dtypes.kind(a.dtype) == "c" else a
-    peak = reductions.max(real, axis=axes, keepdims=True, initial=-np.inf, where=where)
+    peak = reductions.max(real, axis=axes, keepdims=keepdims, initial=-np.inf, where=where)
     peak = lax.stop_gradient(jnp.where(jnp.isfinite(peak), peak, shaping.full_like(peak, 0)))
+    beside = peak if keepdims else shaping.expand_dims(peak, own)
     if where is not None:  # what takes no part must not overflow either: its derivative would not be zero
-        a = jnp.where(where, a, peak)
-    scaled = jnp.exp(a - peak)
+        a = jnp.where(where, a, beside)
+    scaled = jnp.exp(a - beside)
     if b is not None:
         scaled = scaled * b
     total = jnp.sum(scaled, axis=axes, keepdims=keepdims, where=where)
     sign = jnp.sign(total)
-    peak = peak if keepdims else jnp.squeeze(peak, own)
     if return_sign:
         magnitude = jnp.log(jnp.abs(total)) + peak
         return magnitude, sign

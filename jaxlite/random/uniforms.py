@@ -221,7 +221,7 @@ def _normal(key, shape: Sequence[int], dtype):
         first, second = (lax.convert_element_type(_normal(each, shape, real), dtype) for each in split_key(key))
         return lax.div(first + lax.mul(dtype.type(1j), second), dtype.type(np.sqrt(2)))
     low = np.nextafter(np.array(-1.0, dtype), np.array(0.0, dtype), dtype=dtype)[()]
-    return lax.erf_inv(_uniform(key, shape, dtype, low, dtype.type(1))) * _sqrt2(dtype)
+    return lax.mul(_sqrt2(dtype), lax.erf_inv(_uniform(key, shape, dtype, low, dtype.type(1))))
 
 
 def _sqrt2(dtype):

@@ -80,6 +80,12 @@ def test_derivatives_at_corners():
     near(slopes, np.zeros(3))
 
 
+def test_names_in_jaxprs():
+    for fun in (nn.relu, nn.relu6):
+        eqn, = jax.make_jaxpr(fun)(1.0).eqns
+        assert (eqn.primitive.name, eqn.params["name"]) == ("custom_jvp_call", fun.__name__)
+
+
 def test_gradients_stay_finite_far_out():
     far = np.array([-1e4, 1e4], np.float32)
     for fun in (nn.softplus, nn.elu, nn.selu, nn.mish, nn.silu, nn.log_sigmoid):

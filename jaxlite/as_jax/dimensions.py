@@ -30,11 +30,5 @@ class DimensionTerm:
 
 
 def sorted_terms(dim: symbolic.Dim) -> tuple[tuple[DimensionTerm, int], ...]:
-    """The terms of a dimension with their coefficients, in the order in which it is written.
-
-    >>> from jaxlite import export
-    >>> a, b = export.symbolic_shape("a, b")
-    >>> sorted_terms(2 * a * b + 4)
-    ((a*b, 2), (, 4))
-    """
+    """The terms of a dimension with their coefficients, in the order in which it is written."""
     return tuple((DimensionTerm(term), coefficient) for term, coefficient in dim.in_order())

@@ -611,11 +611,11 @@ def slice_bounds(item: slice, size: Any) -> tuple[Any, Any, int]:
 
     if step > 0:
         start, stop = bound(item.start, 0, 0, size), bound(item.stop, size, 0, size)
-        count = largest(0, stop - start) if step == 1 else (largest(0, stop - start) + (step - 1)) // step
+        length, stride = stop - start, step
     else:
         start, stop = bound(item.start, size - 1, -1, size - 1), bound(item.stop, -1, -1, size - 1)
-        count = (largest(0, start - stop) + (-step - 1)) // -step
-    return start, count, step
+        length, stride = start - stop, -step
+    return start, (largest(0, length) + (stride - 1)) // stride, step
 
 
 def is_symbolic(value: Any) -> bool:

@@ -26,9 +26,7 @@ class _Choice:
     """What is saved of a program, what is free, and what is computed again, with the operations for an element."""
 
     def __init__(self, primal: Jaxpr, residuals: Sequence[Any], free: Collection[Any]):
-        cheap: list[Any] = [eqn for eqn in primal.eqns if eqn.primitive.name in _COSTS]
-        self.makers: dict[Any, Any] = {eqn.outvars[0]: eqn for eqn in cheap
-                       if all(type(atom.aval.size) is int for atom in (*eqn.invars, *eqn.outvars))}
+        self.makers: dict[Any, Any] = {eqn.outvars[0]: eqn for eqn in primal.eqns if _is_cheap(eqn)}
         self.free = free
         self.saved = {atom for atom in residuals if type(atom) is Var and atom not in free}
         self.again: dict[Any, float] = {}
@@ -75,6 +73,11 @@ class _Choice:
     def _compute(self, var: Any, work: float) -> None:
         self.again[var] = work
         self.saved.remove(var)
+
+
+def _is_cheap(eqn: Any) -> bool:
+    """Whether it takes few operations for an element, of arrays of known sizes."""
+    return eqn.primitive.name in _COSTS and all(type(atom.aval.size) is int for atom in (*eqn.invars, *eqn.outvars))
 
 
 def _bytes(var: Any) -> int:

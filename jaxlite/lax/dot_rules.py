@@ -2,7 +2,8 @@
 
 The cotangent of an operand is a product of the output's cotangent and the other operand. Of its two orders, the rule
 chooses the one whose result has the operand's axis order, so most products need no transpose; if both have, ct is first, so
-that a batch axis is in front. Letters: ct a cotangent.
+that a batch axis is in front. A matrix times a batch of vectors is the batch times the matrix for the same reason: with the
+batch at the end, gradients and Hessians of each vector take up to twice as long. Letters: ct a cotangent.
 """
 
 from __future__ import annotations
@@ -110,5 +111,8 @@ def _dot_general_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | Non
         return dot_general_p.bind(x, y, dimension_numbers=numbers, **params), 0
     x_outer = _outer(aval_of(x).ndim, contract[0], batch[0])
     y_outer = _outer(aval_of(y).ndim, contract[1], batch[1])
+    if x_dim is None and y_outer == [y_dim] and params["out_sharding"] is None:  # a batch of vectors: its axis in front
+        params["precision"] = _exchanged(params["precision"])
+        return dot_general_p.bind(y, x, dimension_numbers=(contract[::-1], batch[::-1]), **params), len(y_batch)
     outer = x_outer.index(x_dim) if x_dim is not None else len(x_outer) + y_outer.index(y_dim)  # type: ignore[arg-type]
     return dot_general_p.bind(x, y, dimension_numbers=(contract, batch), **params), len(x_batch) + outer

@@ -353,8 +353,8 @@ class Jitted:
         ins, outs_given, said = program.in_shardings, program.out_shardings, None
         if (ins is not None or outs_given is not None) and spread().stay_with_call(program):
             said, ins, outs_given = ((*free(len(consts)), *(ins or free(len(leaves)))), outs_given), None, None
-        if ins is not None:  # along explicit axes an operand is where its type says
-            leaves = constrained(leaves, spread().implicit(ins))
+        if ins is not None:
+            leaves = constrained(leaves, ins)
         own_options = tuple(self.options.compiler_options.items()) if self.options.compiler_options else ()
         if self._check_described(program, leaves) or self.options.inline is True and said is None and not own_options:
             outs = eval_jaxpr(closed.jaxpr, [], *consts, *leaves)
@@ -429,9 +429,11 @@ def put_argument(value: Any, sharding: Any, layout: Any) -> Any:
 
 
 def constrained(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
-    """Values of a trace with the shardings that `jit` was given; None leaves a value as it is."""
-    moved = placement.constraints().moved
-    return [value if each is None else moved(value, each) for value, each in zip(values, shardings, strict=True)]
+    """Values of a trace with the shardings that `jit` was given; None leaves a value as it is. Along explicit axes a value
+    inside of a program is where its type says."""
+    constrain, is_explicit = placement.constraints().constrain, spread().shardings.is_explicit
+    return [value if each is None or is_explicit(each) else constrain(value, each)
+            for value, each in zip(values, shardings, strict=True)]
 
 
 def free(count: int) -> tuple[None, ...]:

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import array as arrays
-from jaxlite.core import dtypes
+from jaxlite.core import dtypes, source
 from jaxlite.core.aval import shaped_array
 from jaxlite.core.tracing import eager_execution
-from lowering import platforms, xla
+from lowering import platforms, report, xla
 
 _LIMIT = 64  # tokens that are kept before the oldest is waited for
 _pending: deque[Any] = deque()
@@ -92,15 +92,35 @@ def _inside_program() -> Iterator[None]:
         _here.inside = previous
 
 
-def host_function(function: Callable[..., Sequence[Any]], result_avals: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """What a program calls: takes NumPy arrays that it lends, gives arrays of just the types that it expects."""
+@contextlib.contextmanager
+def logging_failure(name: str) -> Iterator[None]:
+    """Log the traceback of what the user's function raises here: only its text goes through XLA to the caller."""
+    try:
+        yield
+    except Exception as error:
+        import logging  # few programs fail
+
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None and source.is_hidden_file(trace.tb_frame.f_code.co_filename):
+            trace = trace.tb_next
+        logging.getLogger(f"{report.logger_name.partition('.')[0]}.callbacks").error(
+            f"jax.{name} failed", exc_info=(type(error), error, trace))
+        raise
+
+
+def host_function(name: str, function: Callable[..., Sequence[Any]], result_avals: Sequence[Any],
+                  ) -> Callable[..., tuple[Any, ...]]:
+    """What a program calls: takes NumPy arrays that it lends, gives arrays of just the types that it expects. `name` is that
+    of the function by which users asked for it."""
 
     def call(*values: Any) -> tuple[Any, ...]:
         with _inside_program():
             device = platforms.devices("cpu")[0]
             args = [arrays.put_array(value, device, False, copy=True, aval=shaped_array(value.shape, value.dtype, False))
                     for value in values]
-            return tuple(checked_results(function(*args), result_avals))
+            with logging_failure(name):
+                results = function(*args)
+            return tuple(checked_results(results, result_avals))
 
     return call
 

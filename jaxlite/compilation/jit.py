@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jaxlite.compilation.dispatch import jit_p, jitted_of, make_call_path, opened
+from jaxlite.compilation.dispatch import jit_p, jitted_of, make_call_path, opened, says_shardings, spread
 from jaxlite.compilation.options import NOT_A_FUNCTION, Options, check_callable, resolve, signature_of
 from jaxlite.core import config, source
 from jaxlite.core.filtering import boundary
@@ -126,7 +126,8 @@ def _jit_eager(*args: Any, jaxpr: ClosedJaxpr, name: str, in_shardings: Any = No
             return list(opened(lambda *args: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args), said)(*args))
 
         evaluate.__name__ = name
-        return jit(evaluate, compiler_options=dict(compiler_options_kvs) or None)
+        laid_out = spread().explicit(out_shardings) if says_shardings(said) else None
+        return jit(evaluate, compiler_options=dict(compiler_options_kvs) or None, out_shardings=laid_out)
 
     return derived(jaxpr, ("eager", in_shardings, out_shardings, compiler_options_kvs), make)(*args)
 

@@ -150,23 +150,24 @@ def _unreduced(place: Any) -> tuple[Any, ...]:
 
 def stay_with_call(program: Program) -> bool:
     """Whether the shardings that `jit` was given, inside a program, stay params of the call, as JAX shows them. Where they
-    would change types, or mean parts of what one device has, they are constraints around it. Checks the shapes."""
+    mean parts of what one device has, they are constraints around it. Checks the shapes."""
     if program.is_high or program.takes_refs or get_abstract_mesh().manual_axes:
         return False
     said = [(sharding, aval, f"One of pjit arguments with pytree key path {program.debug_info.arg_name(index)}")
             for index, (sharding, aval) in enumerate(zip(program.in_shardings or (), program.closed.in_avals)) if sharding]
     said += [(sharding, aval, f"One of pjit outputs with pytree key path {program.result_name(index)}")
              for index, (sharding, aval) in enumerate(zip(program.out_shardings or (), program.closed.out_avals)) if sharding]
-    if any(type(sharding) is not xla.NamedSharding or shardings.is_explicit(sharding) for sharding, *_ in said):
+    if any(type(sharding) is not xla.NamedSharding for sharding, *_ in said):
         return False
     for sharding, aval, what in said:
         shardings.check_shape(sharding, aval.shape, what)
     return True
 
 
-def implicit(given: Sequence[Any]) -> list[Any]:
-    """The shardings that are over no explicit mesh axes; None in place of others."""
-    return [None if shardings.is_explicit(each) else each for each in given]
+def explicit(given: Sequence[Any]) -> list[Any] | None:
+    """The shardings that are over explicit mesh axes, with None in place of others; None where all are."""
+    kept = [each if shardings.is_explicit(each) else None for each in given]
+    return kept if any(kept) else None
 
 
 def meshes_in(jaxpr: Jaxpr, seen: set[int] | None = None) -> Iterator[Any]:

@@ -59,6 +59,10 @@ def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], 
     lengths = {len(terms) for terms in series}
     if len(primals) != len(series) or len(lengths) > 1:
         raise ValueError(f"jet: {len(primals)} primals need as many series of one length, got {[len(s) for s in series]}")
+    for which, terms in enumerate(series):
+        if not isinstance(terms, (list, tuple)) and not hasattr(terms, "ndim"):
+            raise ValueError(f"jet: series {which} must be a sequence of terms, each with the structure of the primal, got "
+                             f"{type(terms)}")
     order = lengths.pop() if lengths else 0
     leaves, tree = tree_flatten(tuple(primals))
     scale = [1 / math.factorial(k) if factorial_scaled else 1.0 for k in range(order + 1)]

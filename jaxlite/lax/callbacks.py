@@ -13,6 +13,7 @@ import re
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -207,18 +208,21 @@ def _on_host(args: Sequence[Any], weak: bool = False) -> list[Any]:
             for arg, aval in zip(args, map(aval_of, args), strict=True)]
 
 
-def _call_now(*args, callback: FlatCallback, result_avals: Sequence[Any], ordered: bool = False, **params) -> list[Any]:
+def _call_now(name: str, *args, callback: FlatCallback, result_avals: Sequence[Any], ordered: bool = False,
+              **params) -> list[Any]:
     if ordered:
         effects.wait_for_ordered()
     try:
-        results = effects.checked_results(callback(*_on_host(args)), result_avals)
+        with effects.logging_failure(name):
+            results = callback(*_on_host(args))
+        results = effects.checked_results(results, result_avals)
     except Exception as error:  # as it comes from a compiled program
         raise xla.XlaRuntimeError(f"INTERNAL: error calling callback: {type(error).__name__}: {error}") from error
     return [arrays.put_array(result, default_device(), False, copy=True) for result in results]
 
 
-pure_callback_p.def_eager(_call_now)
-io_callback_p.def_eager(_call_now)
+pure_callback_p.def_eager(partial(_call_now, "pure_callback"))
+io_callback_p.def_eager(partial(_call_now, "io_callback"))
 
 
 @pure_callback_p.def_jvp
@@ -285,12 +289,12 @@ def _io_callback_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | Non
     return _one_by_one(io_callback_p, axis, args, dims, params)
 
 
-def _host_callback(avals, params: dict[str, Any]) -> Callable:
-    return effects.host_function(params["callback"], params["result_avals"])
+def _host_callback(name: str, avals, params: dict[str, Any]) -> Callable:
+    return effects.host_function(name, params["callback"], params["result_avals"])
 
 
-register_host_function("pure_callback", _host_callback)
-register_host_function("io_callback", _host_callback)
+register_host_function("pure_callback", partial(_host_callback, "pure_callback"))
+register_host_function("io_callback", partial(_host_callback, "io_callback"))
 
 
 # --- callbacks that look on --------------------------------------------------------------------------
@@ -438,7 +442,8 @@ def _debug_print_aval(*avals, ordered: bool, **params):
 def _debug_callback_eager(*args, callback: FlatCallback, effect, **params) -> list[Any]:
     if effect.ordered:
         effects.wait_for_ordered()
-    callback(*_on_host(args, weak=True))
+    with effects.logging_failure("debug.callback"):
+        callback(*_on_host(args, weak=True))
     return []
 
 
@@ -446,19 +451,20 @@ def _debug_callback_eager(*args, callback: FlatCallback, effect, **params) -> li
 def _debug_print_eager(*args, **params) -> list[Any]:
     if params["ordered"]:
         effects.wait_for_ordered()
-    return _printer(params)(*_on_host(args, weak=True))
+    with effects.logging_failure("debug.print"):
+        return _printer(params)(*_on_host(args, weak=True))
 
 
-def _ignoring_results(function: Callable) -> Callable:
+def _ignoring_results(name: str, function: Callable) -> Callable:
     def call(*leaves) -> list[Any]:
         function(*leaves)
         return []
 
-    return effects.host_function(call, ())
+    return effects.host_function(name, call, ())
 
 
-register_host_function("debug_callback", lambda avals, params: _ignoring_results(params["callback"]))
-register_host_function("debug_print", lambda avals, params: _ignoring_results(_printer(params)))
+register_host_function("debug_callback", lambda avals, params: _ignoring_results("debug.callback", params["callback"]))
+register_host_function("debug_print", lambda avals, params: _ignoring_results("debug.print", _printer(params)))
 
 
 def _def_looking_on(primitive: Primitive) -> None:

@@ -233,6 +233,16 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert str(jax.typeof(given)) == "float32[8@x,2]" and f"{jax.typeof(given)}" == "float32[8@x,2]"
         assert short(jax.typeof(jax.device_put(given, jax.devices()[0]))) == "f32[8,2]"
 
+    def test_out_shardings_inside_a_program_leave_the_type():
+        def double(*spec):
+            return jax.jit(lambda a: a * 2, out_shardings=P(*spec))
+
+        assert type_of(double(None), X) == "f32[8@x,16]" and type_of(lambda a: double("y")(a) + a, R) == "f32[8,16]"
+        assert "out_shardings=(NamedSharding" in str(jax.make_jaxpr(double(None))(X))
+        check(lambda a: jax.grad(lambda a: double(None, "y")(a).sum())(a), (X,), "f32[8@x,16]")
+        primal, tangent = jax.jvp(double(None), (X,), (X,))  # outside it is the last operation that decides
+        assert short(jax.typeof(double(None)(X))) == short(jax.typeof(primal)) == short(jax.typeof(tangent)) == "f32[8,16]"
+
     def test_types_are_interned_and_pickled():
         aval = jax.typeof(XY)
         assert pickle.loads(pickle.dumps(aval)) is aval and jax.typeof(XY + 1) is aval

@@ -116,6 +116,8 @@ def test_programs_that_are_called_many_times():
 
 
 def test_bad_input():
+    with pytest.raises(ValueError, match="series 0 must be a sequence of terms"):
+        jet(jnp.sin, (1.0,), ({"first": 1.0},))
     with pytest.raises(ValueError, match="2 primals need as many series of one length"):
         jet(lambda x, y: x, (1.0, 2.0), ((1.0,),))
     with pytest.raises(ValueError, match="term 0 of series 0 has the structure"):

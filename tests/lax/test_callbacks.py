@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import gc
 import threading
+import traceback
 import weakref
 
 import numpy as np
@@ -93,6 +94,24 @@ WRONG = {
 def test_what_was_not_promised_is_an_error(how, wrong):
     with pytest.raises(jax.errors.JaxRuntimeError, match="result_shape_dtypes promises"):
         jax.block_until_ready(how(lambda x: jax.pure_callback(WRONG[wrong], ROW, x))(X))
+
+
+@EAGER_AND_JIT
+@pytest.mark.parametrize(("name", "call"), [
+    ("pure_callback", lambda f, x: jax.pure_callback(f, SCALAR, x)),
+    ("io_callback", lambda f, x: io_callback(f, SCALAR, x, ordered=True)),
+    ("debug.callback", lambda f, x: jax.debug.callback(f, x)),
+])
+def test_the_traceback_of_the_callback_is_logged(how, name, call, caplog):
+    def fail(x):
+        raise KeyError("my own error")
+
+    with pytest.raises((jax.errors.JaxRuntimeError, KeyError)):
+        jax.block_until_ready(how(lambda x: (call(fail, x), x))(1.0))
+        jax.effects_barrier()
+    (record,) = [each for each in caplog.records if each.name == "jaxlite.callbacks"]
+    assert record.getMessage() == f"jax.{name} failed"
+    assert [frame.name for frame in traceback.extract_tb(record.exc_info[2])] == ["fail"]
 
 
 @EAGER_AND_JIT

@@ -12,6 +12,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.aval import AbstractRef, ManualAxisType, ShapedArray, space_of_kind
 from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import as_size
+from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of, is_array_like
 from lowering import xla
 
@@ -81,7 +82,8 @@ class ShapeDtypeStruct:
         if isinstance(x, ShapeDtypeStruct):
             return x
         aval = aval_of(x)
-        sharding = getattr(x, "format", x.sharding) if getattr(x, "committed", False) else None
+        committed = not isinstance(x, Tracer) and getattr(x, "committed", False)
+        sharding = getattr(x, "format", x.sharding) if committed else None
         return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
 
     @property

@@ -10,7 +10,7 @@ An operator of a tracer, `x + y`, is found on the class; `jaxlite.numpy` puts it
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -306,18 +306,6 @@ class Tracer:
     def tolist(self) -> Any:
         raise errors.ConcretizationTypeError(self, "a traced array cannot become a list")
 
-    def devices(self) -> Any:
-        raise errors.ConcretizationTypeError(self, "a traced array is on no device yet: ask after the call")
-
-    def addressable_data(self, index: int) -> Any:
-        raise errors.ConcretizationTypeError(self, "a traced array has no data")
-
-    def unsafe_buffer_pointer(self) -> Any:
-        raise errors.ConcretizationTypeError(self, "a traced array has no buffer")
-
-    def tobytes(self, order: str = "C") -> Any:
-        raise errors.ConcretizationTypeError(self, "a traced array has no bytes")
-
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise errors.TracerArrayConversionError(self)
 
@@ -349,6 +337,22 @@ class Tracer:
 
     def __repr__(self) -> str:
         return f"JitTracer({'~' if self.weak_type else ''}{self.aval.str_short()})"
+
+
+def _refuse(name: str) -> Callable[..., Any]:
+    def refuse(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+        raise errors.ConcretizationTypeError(self, f"{name!r} is about an array in memory, where a traced one is not yet: ask "
+                                             "after the call")
+
+    refuse.__name__ = name
+    return refuse
+
+
+for _name in ("devices", "addressable_data", "unsafe_buffer_pointer", "tobytes", "delete", "is_deleted",
+              "on_device_size_in_bytes"):
+    setattr(Tracer, _name, _refuse(_name))
+for _name in ("addressable_shards", "global_shards", "committed", "is_fully_replicated"):
+    setattr(Tracer, _name, property(_refuse(_name)))
 
 
 xla.set_tracer_class(Tracer)

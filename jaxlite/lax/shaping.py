@@ -227,7 +227,8 @@ def bitcast_convert_type(operand, new_dtype):
 
     A narrower dtype adds a last axis that holds the parts; a wider one consumes such an axis.
     """
-    return bitcast_convert_type_p.bind(operand, new_dtype=dtypes.canonicalize_dtype(new_dtype))
+    return bitcast_convert_type_p.bind(
+        operand, new_dtype=dtypes.check_user_dtype_supported(new_dtype, "bitcast_convert_type"))
 
 
 @reduce_precision_p.def_abstract_eval

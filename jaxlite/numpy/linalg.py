@@ -425,7 +425,7 @@ def cond(x, p: Ord = None):
     """
     x = parts.matrices("cond", x)
     shape = aval_of(x).shape
-    if not math.prod(shape):
+    if not math.prod(shape[-2:]):
         raise ValueError(f"jnp.linalg.cond: input array must not be empty; got shape {shape}")
     if p in (None, 2, -2):
         values = svd(x, compute_uv=False)

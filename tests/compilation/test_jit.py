@@ -436,6 +436,10 @@ MISUSES = [
     (lambda v: np.sin(v), "TracerArrayConversionError", "__array__"),
     (lambda v: v.item(), "ConcretizationTypeError", "Python value"),
     (lambda v: v.tolist(), "ConcretizationTypeError", "list"),
+    (lambda v: v.devices(), "ConcretizationTypeError", "'devices' is about an array in memory"),
+    (lambda v: v.is_deleted(), "ConcretizationTypeError", "'is_deleted' is about an array in memory"),
+    (lambda v: v.committed, "ConcretizationTypeError", "'committed' is about an array in memory"),
+    (lambda v: v.addressable_shards, "ConcretizationTypeError", "'addressable_shards' is about an array in memory"),
 ]
 
 

@@ -423,6 +423,7 @@ def test_solve_mixes_dtypes_and_shows_singular_matrices(rng):
     assert not np.isfinite(linalg.inv(np.ones((2, 2), f32))).all()
     assert np.isinf(linalg.cond(np.zeros((2, 2), f32))) and np.isinf(linalg.cond(np.zeros((2, 2), f32), 1))
     assert np.isnan(linalg.cond(np.full((2, 2), np.nan, f32)))
+    assert linalg.cond(np.zeros((0, 2, 2), f32)).shape == linalg.cond(np.zeros((0, 2, 2), f32), 1).shape == (0,)
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (3, 3)], ids=str)

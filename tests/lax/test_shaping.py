@@ -139,6 +139,8 @@ def test_bitcasts_of_narrow_integers_and_their_errors():
         lax.bitcast_convert_type(x, np.int32)
     with pytest.raises(ValueError, match=r"array of shape \(\)"):
         lax.bitcast_convert_type(np.uint8(1), np.int16)
+    with pytest.warns(UserWarning, match="dtype int64 requested in bitcast_convert_type is not available"):
+        assert lax.bitcast_convert_type(np.float32(1), np.int64).dtype == np.int32
 
 
 def test_reduce_precision():

@@ -159,7 +159,7 @@ def wofz(z):
         z = z.astype(np.float32)
     if dtypes.kind(z.dtype) != "c":
         return lax.complex(jnp.exp(-z * z), dawsn(z) * (2 / math.sqrt(math.pi)))
-    return _wofz(z)
+    return _wofz(shaping.convert(z, z.dtype, False))
 
 
 # The x from which dawsn(x) is a series in 1 / x^2; numerator and denominator of dawsn(x) / x in x^2 below; and the series of

@@ -54,7 +54,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "image": [],
     "image.scale": [("jaxlite.image.resampling", "ResizeMethod _kernels=_KERNELS")],  # torchax
     "interpreters": [],
-    "interpreters.ad": [("jaxlite.interpreters.ad", "*")],  # pyscfad
+    "interpreters.ad": [("jaxlite.traces.linearize", "LinearizeTracer"), ("jaxlite.interpreters.ad", "*")],  # awkward; pyscfad
     "interpreters.batching": [("jaxlite.transforms.vmap", "is_vmappable"),  # jaxoplanet
                               ("jaxlite.as_jax.batching", "make_iota to_elt"),  # brainstate
                               ("jaxlite.interpreters.batching", "*")],  # pyscfad

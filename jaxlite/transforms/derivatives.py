@@ -40,7 +40,7 @@ from jaxlite.traces.linearize import linearize_flat, pushing_forward
 from jaxlite.traces.program_parts import partial_eval_jaxpr_nounits
 from jaxlite.traces.transpose import Linear, backward, has_wide_types
 from jaxlite.transforms.argument_marks import marks_of
-from jaxlite.transforms.gradient_targets import VJP, NotNeeded, NotSaveable
+from jaxlite.transforms.gradient_targets import VJP, NotNeeded, NotSaveable, Pushforward
 
 # --- shared ------------------------------------------------------------------------------------------
 
@@ -196,8 +196,9 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False, in_nzs: Any =
                         for flag, aval in zip(nonzero_out, out_avals, strict=False)]
         return tree_unflatten(out_tree, tangents_out)
 
-    apply = Partial(push, program.residuals)
-    apply.out_nzs = tree_unflatten(out_tree, nonzero_out)  # type: ignore[attr-defined]
+    made: Any = push
+    made.out_tree, made.nonzero_out = out_tree, nonzero_out
+    apply = Pushforward(push, program.residuals)
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     return (out, apply, flat.aux(outs[count:])) if has_aux else (out, apply)
 
@@ -339,7 +340,7 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool, save
 
     made: Any = pull_back
     made.in_tree, made.function, made.avals, made.refs = tree, flat.debug.location or flat.debug.function, avals, ()
-    made.out_tree, made.out_nzs = out_tree, tree_unflatten(out_tree, nonzero_out)
+    made.out_tree, made.nonzero_out = out_tree, nonzero_out
     pull = VJP(pull_back, args_res, opaque)
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     return out, pull, flat.aux(outs[count:]) if has_aux else None
@@ -378,7 +379,8 @@ def _vjp_of_refs(fun: Callable, leaves: list[Any], avals: list[Any], tree: Any, 
     paths = [keystr(path) for path, _ in tree_flatten_with_path(tree_unflatten(tree, leaves))[0]]
     made: Any = pull_back
     made.in_tree, made.function, made.avals, made.refs = tree, inner.function, inner.avals, places
-    made.out_tree, made.out_nzs = inner.out_tree.children()[0], inner.out_nzs[0]
+    made.out_tree = inner.out_tree.children()[0]
+    made.nonzero_out = inner.nonzero_out[:made.out_tree.num_leaves]
     return out, VJP(pull_back, *pull.args), aux
 
 

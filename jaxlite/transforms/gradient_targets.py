@@ -86,7 +86,8 @@ class VJP(Partial):
                    doc="The function of what is kept and a cotangent. Libraries replace it, to make objects of it comparable.")
     in_tree = property(lambda self: self.func.in_tree, doc="The tree of the arguments.")
     out_tree = property(lambda self: self.func.out_tree, doc="The tree of the output.")
-    out_nzs = property(lambda self: self.func.out_nzs, doc="For each array of the output, whether it depends on the arguments.")
+    out_nzs = property(lambda self: tree_unflatten(self.func.out_tree, self.func.nonzero_out),
+                       doc="For each array of the output, whether it depends on the arguments.")
 
     want_logs = False
 
@@ -199,5 +200,14 @@ def _with_logs(pull: VJP, flag: bool) -> VJP:
     return made
 
 
+class Pushforward(Partial):
+    """The function of tangents that `linearize` gives. It is a pytree of the values that it keeps."""
+
+    __module__ = "jaxlite.tree_util"
+    out_nzs = VJP.out_nzs  # made when asked for: containers of libraries may hold nothing but arrays
+
+
+register_pytree_node(Pushforward, lambda each: ((each.args, each.keywords), each.func),
+                     lambda func, children: Pushforward(func, *children[0], **children[1]))
 register_pytree_node(VJP, lambda each: ((each.args, each.keywords), (each.func, each.want_logs)),
                      lambda kept, children: _with_logs(VJP(kept[0], *children[0], **children[1]), kept[1]))

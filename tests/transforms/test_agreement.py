@@ -208,6 +208,26 @@ def test_a_backward_pass_that_must_not_keep_arguments():
     assert jax.vjp(fun, x, y, saveable_args=(False, True))[1]((1.0, 1.0)) == expected  # x itself is not needed
 
 
+def test_containers_that_hold_only_arrays_are_differentiated():
+    @jax.tree_util.register_pytree_node_class
+    class Buffer:
+        def __init__(self, values):
+            assert hasattr(values, "dtype")  # as containers do that read their buffers
+            self.values = values
+
+        def tree_flatten(self):
+            return (self.values,), None
+
+        @classmethod
+        def tree_unflatten(cls, _, children):
+            return cls(*children)
+
+    square = lambda buffer: Buffer(buffer.values ** 2)
+    of = Buffer(jnp.array([1.0, 2.0]))
+    assert jax.vjp(square, of)[1](of)[0].values.tolist() == [2.0, 8.0]
+    assert jax.linearize(square, of)[1](of).values.tolist() == [2.0, 8.0]
+
+
 def test_arguments_that_do_not_vary():
     fun = lambda x, y: {"a": jnp.sin(x) * y, "b": (y, 1.0)}
     out, pull = jax.vjp(fun, 1.0, 2.0, in_nzs=(True, False))

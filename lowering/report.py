@@ -47,7 +47,7 @@ def compiled(lowered: Any, closed: Any, loaded: Any, trace_seconds: float, compi
     for listener in listeners:
         listener(lowered.name, seconds, cache)
     if _settings["log"]():
-        _log(lowered.name, closed, seconds, cache)
+        log(lowered.name, closed, seconds, cache)
     if folder is not None and folder not in _complaints:
         try:
             _dump(os.fspath(folder), lowered, closed, loaded, seconds, cache)
@@ -76,11 +76,14 @@ def complain(subject: str, message: str) -> None:
 # --- the log line ------------------------------------------------------------------------------------
 
 
-def _log(name: str, closed: Any, seconds: dict[str, float], cache: str) -> None:
+def _log_line(name: str, closed: Any, seconds: dict[str, float], cache: str) -> None:
     types = [var.aval.str_short(short_dtypes=True) for var in closed.jaxpr.invars]
     if len(types) > 20:
         types[20:] = [f"... {len(types) - 20} more"]
     logger().warning(f"compiled {name} ({', '.join(types)}) in {sum(seconds.values()):.3f} s: {stage_times(seconds, cache)}")
+
+
+log: Callable[[str, Any, dict[str, float], str], None] = _log_line  # another one where this package has another name
 
 
 def stage_times(seconds: dict[str, float], cache: str = "off") -> str:

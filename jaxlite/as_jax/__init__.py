@@ -33,6 +33,7 @@ from lowering.xla import VERSION_TEXT
 # JAX and jaxlib are released together, under one number.
 VERSION_INFO = tuple(int(part) for part in VERSION_TEXT.split(".")[:3])
 _dimensions = loader("jaxlite.as_jax.dimensions")
+_logs = loader("jaxlite.as_jax.logs")
 _metadata = loader("jaxlite.as_jax.metadata")  # with `importlib.metadata`, 5 to 10 ms that most programs need not wait for
 
 
@@ -175,6 +176,7 @@ def _install() -> None:
     sys.meta_path.insert(0, _Finder())
     recompilation.as_log = True
     report.logger_name = "jax._src.dispatch"  # that of JAX's lines about compiles: filters and levels name it, or "jax"
+    report.log = lambda *args: _logs().log_stages(*args)
     vars(sys.modules["jaxlite"]).update(
         __version__=VERSION_TEXT, __version_info__=VERSION_INFO, version=_version_module(),
         _src=private_module("_src"))  # some reach for its modules without an import

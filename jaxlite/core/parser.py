@@ -48,7 +48,8 @@ _OBJECTS = {("custom_jvp_call", "jvp"), ("custom_vjp_call", "fwd"), ("custom_vjp
 
 
 # Params of later versions of JAX that say nothing here.
-_LATER = {"reduce_max": ("out_sharding",), "reduce_min": ("out_sharding",), "top_k": ("is_stable",), "scan": ("ft_out",)}
+_LATER = {"reduce_max": ("out_sharding",), "reduce_min": ("out_sharding",), "top_k": ("is_stable",), "new_ref": ("pin",),
+          "scan": ("ft_out",)}
 
 
 def _scan_counts(text: str) -> tuple[int, int]:

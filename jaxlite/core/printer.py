@@ -146,6 +146,7 @@ _LATER: dict[str, Callable[[JaxprEqn], dict[str, Any]]] = {
     "reduce_max": lambda eqn: {"out_sharding": None} | eqn.params,
     "reduce_min": lambda eqn: {"out_sharding": None} | eqn.params,
     "top_k": lambda eqn: {"is_stable": True} | eqn.params,
+    "new_ref": lambda eqn: {"pin": False} | eqn.params,
     "scan": _scan_trees,
 }
 

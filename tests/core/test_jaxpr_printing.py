@@ -354,12 +354,13 @@ def test_names_of_scopes_stand_beside_equations() -> None:
 def test_params_of_later_versions() -> None:
     def f(x):
         total, rows = jaxlite.lax.scan(lambda c, each: (c + each * x[0], (c, -each)), 0.0, x)
-        return total, rows, jaxlite.lax.reduce_max(x, (0,)), *jaxlite.lax.top_k(x, 2)
+        return total, rows, jaxlite.lax.reduce_max(x, (0,)), *jaxlite.lax.top_k(x, 2), jaxlite.new_ref(x)[...]
 
     closed = jaxlite.make_jaxpr(f)(np.ones(3, np.float32))
     text = str(closed)
     for words in ("ft_in=((None,), (None,), (None,))\n", "length=3\n      reverse=False", "axes=(0,) out_sharding=None]",
-                  "ft_out=((None,), (RightsOnly(Right(None)), RightsOnly(Right(None))))\n", "[axis=0 is_stable=True k=2]"):
+                  "ft_out=((None,), (RightsOnly(Right(None)), RightsOnly(Right(None))))\n", "[axis=0 is_stable=True k=2]",
+                  "memory_space=None pin=False]"):
         assert words in text
     again = parse_jaxpr(text)
     assert str(again) == text and again.eqns[0].params["num_carry"] == 1

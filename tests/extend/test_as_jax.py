@@ -41,7 +41,10 @@ handler.emit = logged.append
 logging.getLogger("jax").addHandler(handler)
 with jax.log_compiles():
     jax.jit(lambda x: x - 7)(1.0)
-assert {record.name for record in logged} == {"jax._src.dispatch"}
+assert {record.name for record in logged} == {"jax._src.dispatch", "jax._src.interpreters.pxla"}
+words = [" ".join(record.getMessage().split()[:3]) for record in logged]
+assert words == ["Finished tracing <lambda>", "Compiling jit(<lambda>) with", "Finished jaxpr to",
+                 "Finished XLA compilation"], words
 print(sys.argv[1:], __name__, float(jax.jit(lambda x: jnp.sin(x) + lax.exp(x))(0.0)))
 for statement, kind in {
     "import jax.experimental.mosaic_of_nothing": "No module named",

@@ -11,7 +11,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
-from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.errors import ConcretizationTypeError, ShardingTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size, exceeds, is_symbolic
 from jaxlite.core.tracing import Tracer
@@ -21,6 +21,7 @@ from jaxlite.lax import shaping
 from jaxlite.numpy import indexing, manipulation, selection, ufuncs
 from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes, scalar
 from jaxlite.numpy.creation import asarray
+from lowering import xla
 
 # --- positions of extremes ---------------------------------------------------------------------------
 
@@ -137,7 +138,8 @@ def nonzero(a, *, size: int | None = None, fill_value=None) -> tuple[Any, ...]:
     (Array([ 1,  3, -1], dtype=int32),)
     """
     check_arrays("nonzero", a)
-    rank = aval_of(a).ndim
+    aval = aval_of(a)
+    rank = aval.ndim
     if not rank:
         raise ValueError("Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead.")
     if size is None:
@@ -149,6 +151,10 @@ def nonzero(a, *, size: int | None = None, fill_value=None) -> tuple[Any, ...]:
     size = as_size(size)
     if size < 0:
         raise TypeError(f"nonzero: size must not be negative, got {size}")
+    if aval.layout is not None and any(aval.layout.spec):
+        kind = ValueError if xla.VERSION >= (0, 12) else ShardingTypeError  # as JAX of the same jaxlib
+        raise kind(f"nonzero: the argument is cut along explicit mesh axes: {aval.str_short()}. Bring it together with "
+                   "jax.sharding.reshard first")
     if fill_value is not None:
         fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * rank
         check_arrays("nonzero", *fills)

@@ -233,6 +233,12 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert str(jax.typeof(given)) == "float32[8@x,2]" and f"{jax.typeof(given)}" == "float32[8@x,2]"
         assert short(jax.typeof(jax.device_put(given, jax.devices()[0]))) == "f32[8,2]"
 
+    def test_positions_in_a_cut_array():
+        for fun in (jnp.nonzero, jnp.flatnonzero, jnp.argwhere, jnp.where):
+            with pytest.raises((ValueError, ShardingTypeError), match="nonzero: the argument is cut .*16@y"):
+                jax.jit(lambda a, fun=fun: fun(a, size=3))(V)
+        np.testing.assert_array_equal(jnp.nonzero(V)[0], np.nonzero(np.asarray(V))[0])
+
     def test_out_shardings_inside_a_program_leave_the_type():
         def double(*spec):
             return jax.jit(lambda a: a * 2, out_shardings=P(*spec))

@@ -193,6 +193,27 @@ def _mark(traceback: TracebackType | None) -> None:
         traceback = traceback.tb_next
 
 
+class _Signature(inspect.Signature):
+    """The signature of a function, read when something of it is first asked for: few of ours ever are."""
+
+    __slots__ = ("_of",)
+
+    def __getattr__(self, name: str) -> Any:  # of slots that nothing was put in yet
+        if name not in inspect.Signature.__slots__:
+            raise AttributeError(name)
+        read = inspect.signature(self._of)
+        for slot in inspect.Signature.__slots__:
+            setattr(self, slot, getattr(read, slot))
+        return getattr(self, name)
+
+
+def signature_of(fun: Callable[..., Any]) -> inspect.Signature:
+    """The attribute `__signature__` of what wraps a function: `inspect.getfullargspec` does not look at `__wrapped__`."""
+    made = _Signature.__new__(_Signature)
+    made._of = fun  # type: ignore[attr-defined]
+    return made
+
+
 def boundary(fun: F) -> F:
     """Decorator: errors leave the function without jaxlite's own frames.
 
@@ -209,4 +230,5 @@ def boundary(fun: F) -> F:
             raise
 
     call.is_boundary = True  # type: ignore[attr-defined]
+    call.__signature__ = signature_of(fun)  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]

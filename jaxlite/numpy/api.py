@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import Ints, high_types
-from jaxlite.core.filtering import hide_own_frames
+from jaxlite.core.filtering import hide_own_frames, signature_of
 from jaxlite.core.staging import StagingTrace, high
 from jaxlite.core.symbolic import Dim
 from jaxlite.core.tracing import Tracer, state
@@ -112,7 +112,7 @@ def api(fun: F) -> F:
                 raise
 
     wrapper = functools.wraps(fun)(wrapper)
-    wrapper.is_boundary = True
+    wrapper.is_boundary, wrapper.__signature__ = True, signature_of(fun)
     return wrapper
 
 

@@ -276,7 +276,8 @@ def sampler(*static: str, **passed: Any) -> Callable[[F], F]:
 
     def decorate(fun):
         name = fun.__name__
-        parameters = list(inspect.signature(fun).parameters)
+        signature = inspect.signature(fun)
+        parameters = list(signature.parameters)
         first, positional = parameters[0], fun.__code__.co_argcount
 
         def body(words, kwargs: dict[str, Any], impl: Implementation, **options):
@@ -314,6 +315,7 @@ def sampler(*static: str, **passed: Any) -> Callable[[F], F]:
                 hide_own_frames(error)
                 raise
 
+        sample.__signature__ = signature  # type: ignore[attr-defined]
         return sample
 
     return decorate

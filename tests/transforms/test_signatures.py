@@ -1,5 +1,8 @@
 """What transformed functions and stages say of themselves."""
 
+import inspect
+import pickle
+
 import numpy as np
 import pytest
 
@@ -15,6 +18,14 @@ def test_a_function_of_cotangents_takes_one():
 def test_a_transposed_function_gives_arrays():
     (x, y) = jaxlite.linear_transpose(lambda x, y: (x + y, y), 1.0, 2.0)((1.0, 2.0))
     assert isinstance(x, jaxlite.Array) and isinstance(y, jaxlite.Array)
+
+
+def test_argument_specifications_have_names():
+    spec = inspect.getfullargspec(jnp.matmul)
+    assert spec.args == ["a", "b"] and "precision" in spec.kwonlyargs
+    assert inspect.getfullargspec(jaxlite.random.normal).args[:2] == ["key", "shape"]
+    signature = inspect.signature(jnp.matmul)
+    assert pickle.loads(pickle.dumps(signature)) == signature == signature.replace()
 
 
 def test_what_stages_tell():

@@ -133,7 +133,7 @@ def _reshape(self, *shape, order: str = "C", copy: bool | None = None, out_shard
 def _transpose(self, *axes):
     """Reorder the axes; reverse them without arguments."""
     if not axes:
-        return manipulation.transpose(self)
+        return self if len(self.shape) < 2 else manipulation.transpose(self)
     return manipulation.transpose(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
 
 
@@ -287,7 +287,7 @@ def attach(cls) -> None:
     cls.to_device = _to_device
     cls.byteswap = _byteswap
     cls.at = property(at_property, doc="Functional updates: x.at[index].set(value) and the like.")
-    cls.T = property(lambda self: manipulation.transpose(self), doc="The array with its axes reversed.")
+    cls.T = property(_transpose, doc="The array with its axes reversed.")
     cls.mT = property(lambda self: manipulation.matrix_transpose(self), doc="The last two axes exchanged.")
     cls.real = property(ufuncs.real, doc="The real part.")
     cls.imag = property(ufuncs.imag, doc="The imaginary part.")

@@ -89,7 +89,9 @@ def _split_index(index, shape: Ints, canonical: bool = False) -> tuple[tuple[Any
                 form.append(":")
             else:
                 low, size, step = span(item, shape[axis])
-                if step != 1 or size == 0 or low > _INT32_LIMITS.max:
+                if step == 1 and size == shape[axis] != 0:
+                    form.append(":")
+                elif step != 1 or size == 0 or low > _INT32_LIMITS.max:
                     form.append((low, size, step))
                 else:
                     form.append((size,))
@@ -193,6 +195,8 @@ def getitem(self, index):
             if selected is not None:
                 return selected
         form, operands = _split_index(index, self.aval.shape)
+        if not operands and form.count(":") + (Ellipsis in form) == len(form) <= len(self.aval.shape):
+            return self
         call = _calls.get(form) or _getter(form, ())
         return call(self, *operands)
     except ShardingTypeError as error:

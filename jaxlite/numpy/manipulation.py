@@ -147,7 +147,7 @@ def reshape(a, shape, order: str = "C", *, copy: bool | None = None, out_shardin
 
     Args:
       order: 'C' reads and writes row by row, 'F' column by column.
-      copy: for NumPy's sake; results of operations never share memory.
+      copy: whether the result has its own memory if `a` has this shape already; otherwise it always has.
     Raises: TypeError if the sizes do not match.
     """
     check_arrays("reshape", a)
@@ -161,8 +161,11 @@ def reshape(a, shape, order: str = "C", *, copy: bool | None = None, out_shardin
         raise NotImplementedError("np.reshape order=A is not implemented.")
     if order not in ("C", "F"):
         raise ValueError(f"Unexpected value for 'order' argument: {order}.")
-    if order == "C" and isinstance(a, Tracer) and out_sharding is None:  # the same as _reshape
-        return a if new == old else shaping.reshape_p.bind(a, new_sizes=new, dimensions=None, sharding=None)
+    if order == "C" and out_sharding is None:  # the same as _reshape
+        if new == old and isinstance(a, (ArrayImpl, Tracer)) and not copy:
+            return a
+        if isinstance(a, Tracer):
+            return shaping.reshape_p.bind(a, new_sizes=new, dimensions=None, sharding=None)
     return placement.laid_out_by(out_sharding, _reshape, a, new_sizes=new, order=order)
 
 
@@ -230,6 +233,8 @@ def broadcast_to(array, shape, *, out_sharding=None):
     except TypeError:
         _check_negative_sizes(array, shape)
         raise
+    if type(array) is ArrayImpl and array.aval.shape == sizes and out_sharding is None:
+        return array
     return placement.laid_out(_broadcast_to(array, shape=sizes), out_sharding)
 
 

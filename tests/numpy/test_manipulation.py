@@ -421,3 +421,20 @@ def test_axes_in_any_sequence(axes):
 def test_split_into_many_pieces():
     x = np.arange(64 * 12, dtype=np.float32)
     assert [part.shape for part in jnp.split(x, range(64, 64 * 12, 64))] == [(64,)] * 12
+
+
+def test_what_changes_nothing_copies_nothing():
+    x, v, s = jnp.asarray(X), jnp.asarray(V), jnp.float32(1)
+    for same_array in (x[:], x[:, :], x[...], x[0:3], x[:, 0:9], x[..., :], x.reshape(3, 4), jnp.reshape(x, (-1, 4)),
+                       jnp.broadcast_to(x, (3, 4))):
+        assert same_array is x
+    assert v.T is v
+    assert v.transpose() is v
+    assert s.T is s
+    for other in (x[::1, 1:], x[0:2], x[::-1], x[None], x[:, :, None], x.reshape(3, 4, copy=True), x.reshape(3, 4, order="F"),
+                  jnp.broadcast_to(x, (1, 3, 4))):
+        assert other is not x
+    with pytest.raises(IndexError):
+        x[:, :, :]
+    np.testing.assert_array_equal(x.at[0:3].set(1.0), np.ones_like(X))
+    np.testing.assert_array_equal(x[0:3, 1], X[0:3, 1])

@@ -71,7 +71,7 @@ _SHORT_ROWS = (*range(2, 8), 11, 14, 15)  # elements; of 9, 10, 12 and 13, short
 _SHORTEST_ROW, _COSTLY = 3, 6  # elements up to which cheap operations count, and operations for an element that are many
 _MODULUS, _ROUNDING = 20, 6  # what the absolute value of a complex number costs, and to make a bfloat16 of a float
 _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which take turns in few vectors of a row
-_TWO_WAY_ROWS = range(10, 16)  # elements of a row, for these functions
+_TWO_WAY_ROWS = range(9, 16)  # elements of a row, for these functions
 _FEW_VECTORS = range(17, 101)  # elements of a row, for `log1p` in a loop
 _MANY_VECTORS = range(100, 513)  # elements of rows that are unrolled as a whole, if longer loops are
 _WHOLE_ROW, _REPEATED_WORK = range(16, 65), 32  # elements of a row that is unrolled as a whole, and what one costs: a sine
@@ -405,7 +405,8 @@ def _in_windows(eqn: Any) -> bool:
 
 
 def _pads_windows(eqn: Any, in_loop: bool) -> bool:
-    """Whether it combines rows of bools or integers, or multiplies rows, that are no whole number of XLA's windows.
+    """Whether it combines rows of bools or integers, multiplies rows, or sums up a single one in a loop, that are no whole
+    number of XLA's windows.
 
     Each turn in a window asks whether its element is in the row, unless LLVM unrolls all of them.
     """
@@ -413,6 +414,8 @@ def _pads_windows(eqn: Any, in_loop: bool) -> bool:
     if kinds is None:
         return False
     aval = eqn.invars[0].aval
+    if in_loop and aval.ndim == 1 and aval.size < LIBRARY_REDUCTION:
+        kinds += "f"
     if aval.dtype.kind not in kinds or aval.size <= (_FEW_IN_LOOP if in_loop else _FEW):
         return False
     last, reduced = _last_axis(aval.shape), [axis for axis in eqn.params["axes"] if aval.shape[axis] > 1]

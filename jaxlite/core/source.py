@@ -113,10 +113,16 @@ def function_location(fun: Callable[..., Any]) -> str:
 
 
 def wraps(fun: Callable[..., Any]) -> Callable[[Any], Any]:
-    """`functools.wraps`, also for callables whose name is not a string: such names are left out."""
-    if isinstance(getattr(fun, "__name__", ""), str) and isinstance(getattr(fun, "__qualname__", ""), str):
-        return functools.wraps(fun)
-    return functools.wraps(fun, ("__module__", "__doc__"))
+    """`functools.wraps`, also for callables whose name is not a string (such names are left out), and for a wrapper that has a
+    signature of its own, which `inspect` would prefer."""
+    is_named = isinstance(getattr(fun, "__name__", ""), str) and isinstance(getattr(fun, "__qualname__", ""), str)
+    names = functools.WRAPPER_ASSIGNMENTS if is_named else ("__module__", "__doc__")
+
+    def decorate(wrapper: Any) -> Any:
+        vars(wrapper).pop("__signature__", None)
+        return functools.update_wrapper(wrapper, fun, names)
+
+    return decorate
 
 
 def function_name(fun: Callable[..., Any]) -> str:

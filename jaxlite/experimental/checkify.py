@@ -254,7 +254,7 @@ def checkify(f: Callable, errors: Iterable[ErrorCategory] = user_checks) -> Call
     if unknown:
         raise ValueError(f"checkify: errors must be sets of checks such as checkify.all_checks, got {unknown}")
 
-    @functools.wraps(f)
+    @source.wraps(f)
     @boundary
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
         def called() -> Any:  # the arguments are known, unless they are traced outside

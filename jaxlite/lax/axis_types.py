@@ -4,11 +4,11 @@ types have them.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.compilation.jit import jit
+from jaxlite.core import source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import is_eager
 from jaxlite.core.tree import tree_leaves, tree_map
@@ -38,7 +38,7 @@ def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> 
         return lambda fun: auto_axes(fun, axes=axes, out_sharding=out_sharding)
     default, compiled = out_sharding, dict[Any, Callable]()
 
-    @functools.wraps(f)
+    @source.wraps(f)
     @boundary
     def wrapped(*args, **kwargs):
         wanted = _asked(default, kwargs, "out_sharding")
@@ -71,7 +71,7 @@ def explicit_axes(f: Callable | None = None, /, *, axes=None, in_sharding=None) 
         return lambda fun: explicit_axes(fun, axes=axes, in_sharding=in_sharding)
     default, compiled = in_sharding, dict[Any, Callable]()
 
-    @functools.wraps(f)
+    @source.wraps(f)
     @boundary
     def wrapped(*args, **kwargs):
         wanted = _asked(default, kwargs, "in_sharding")

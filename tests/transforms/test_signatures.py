@@ -8,6 +8,7 @@ import pytest
 
 import jaxlite
 import jaxlite.numpy as jnp
+from jaxlite.experimental import checkify
 
 
 def test_a_function_of_cotangents_takes_one():
@@ -26,6 +27,20 @@ def test_argument_specifications_have_names():
     assert inspect.getfullargspec(jaxlite.random.normal).args[:2] == ["key", "shape"]
     signature = inspect.signature(jnp.matmul)
     assert pickle.loads(pickle.dumps(signature)) == signature == signature.replace()
+
+
+@pytest.mark.parametrize("transform", [
+    jaxlite.jit, jaxlite.vmap, jaxlite.grad, jaxlite.value_and_grad, jaxlite.jacfwd, jaxlite.jacrev, jaxlite.hessian,
+    jaxlite.checkpoint, jaxlite.custom_jvp, jaxlite.custom_vjp, jaxlite.named_call, checkify.checkify,
+    jaxlite.sharding.auto_axes, jaxlite.sharding.explicit_axes,
+    lambda fun: jaxlite.shard_map(fun, mesh=jaxlite.make_mesh((1,), ("x",)), in_specs=jaxlite.P(), out_specs=jaxlite.P()),
+])
+def test_a_transformed_function_has_the_signature_of_the_function(transform):
+    def fun(x, *rest, scale: float = 1.0):
+        return x * scale
+
+    assert inspect.signature(transform(fun)) == inspect.signature(fun)
+    assert transform(fun).__name__ == "fun"
 
 
 def test_what_stages_tell():

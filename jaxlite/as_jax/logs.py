@@ -6,10 +6,12 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from lowering import report
+
 
 def log_stages(name: str, closed: Any, seconds: dict[str, float], cache: str) -> None:
     """Log one compile: `lowering.report.log` has the arguments."""
-    dispatch = logging.getLogger("jax._src.dispatch")
+    dispatch = report.logger()
     types = ", ".join(var.aval.str_short() for var in closed.jaxpr.invars)
     dispatch.warning(f"Finished tracing {name} for jit in {seconds['trace']:.9f} sec")
     logging.getLogger("jax._src.interpreters.pxla").warning(f"Compiling jit({name}) with global shapes and types ({types}).")

@@ -120,7 +120,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "state.types": [("jaxlite.core.aval", "AbstractRef")],  # flax
     "traceback_util": [  # flax, haiku, chex, equinox
         ("jaxlite.core.source", "register_exclusion include_frame _exclude_paths=excluded"),
-        ("jaxlite.core.filtering", "api_boundary=boundary filter_traceback=_filtered UnfilteredStackTrace"),
+        ("jaxlite.core.filtering", "api_boundary=boundary filter_traceback=filtered UnfilteredStackTrace"),
     ],
     "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("jaxlite.as_jax.trees", "prefix_errors"),
                   ("typing", "BuiltInKeyEntry=Any"),

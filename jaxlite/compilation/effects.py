@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import array as arrays
-from jaxlite.core import dtypes, source
+from jaxlite.core import dtypes
 from jaxlite.core.aval import shaped_array
+from jaxlite.core.filtering import filtered
 from jaxlite.core.tracing import eager_execution
 from lowering import platforms, report, xla
 
@@ -92,20 +93,23 @@ def _inside_program() -> Iterator[None]:
         _here.inside = previous
 
 
-@contextlib.contextmanager
-def logging_failure(name: str) -> Iterator[None]:
-    """Log the traceback of what the user's function raises here: only its text goes through XLA to the caller."""
-    try:
-        yield
-    except Exception as error:
-        import logging  # few programs fail
+class logging_failure:
+    """Log the traceback of what the user's function raises inside: only its text goes through XLA to the caller."""
 
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None and source.is_hidden_file(trace.tb_frame.f_code.co_filename):
-            trace = trace.tb_next
-        logging.getLogger(f"{report.logger_name.partition('.')[0]}.callbacks").error(
-            f"jax.{name} failed", exc_info=(type(error), error, trace))
-        raise
+    __slots__ = ("name",)
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, Exception):
+            import logging  # few programs fail
+
+            logging.getLogger(f"{report.logger_name.partition('.')[0]}.callbacks").error(
+                f"jax.{self.name} failed", exc_info=(type(error), error, filtered(traceback)))
 
 
 def host_function(name: str, function: Callable[..., Sequence[Any]], result_avals: Sequence[Any],

@@ -59,7 +59,7 @@ def hide_own_frames(error: BaseException) -> None:
             if mode == "tracebackhide":
                 _mark(each.__traceback__)
             else:
-                each.__traceback__ = _filtered(each.__traceback__)
+                each.__traceback__ = filtered(each.__traceback__)
         each = each.__cause__ or each.__context__
     if mode == "quiet_remove_frames" and _NOTE not in getattr(error, "__notes__", ()):
         error.add_note(_NOTE)
@@ -150,7 +150,8 @@ def _is_own(traceback: TracebackType) -> bool:
     return source.is_own_file(traceback.tb_frame.f_code.co_filename)
 
 
-def _filtered(traceback: TracebackType | None) -> TracebackType | None:
+def filtered(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback of the user's frames alone."""
     kept = []
     while traceback is not None:
         if not source.is_hidden_file(traceback.tb_frame.f_code.co_filename):
@@ -176,7 +177,7 @@ def _unfiltered(error: Exception) -> UnfilteredStackTrace:
     whole = cause.__traceback__
     for each in reversed(new):
         whole = TracebackType(whole, each.tb_frame, each.tb_lasti, each.tb_lineno)
-    cause.kept = sum(1 for _ in _walk(_filtered(error.__traceback__)))
+    cause.kept = sum(1 for _ in _walk(filtered(error.__traceback__)))
     return cause.with_traceback(whole)
 
 

@@ -89,7 +89,7 @@ def _split_index(index, shape: Ints, canonical: bool = False) -> tuple[tuple[Any
                 form.append(":")
             else:
                 low, size, step = span(item, shape[axis])
-                if step == 1 and size == shape[axis] != 0:
+                if step == 1 and size == shape[axis]:
                     form.append(":")
                 elif step != 1 or size == 0 or low > _INT32_LIMITS.max:
                     form.append((low, size, step))

@@ -162,7 +162,7 @@ def reshape(a, shape, order: str = "C", *, copy: bool | None = None, out_shardin
     if order not in ("C", "F"):
         raise ValueError(f"Unexpected value for 'order' argument: {order}.")
     if order == "C" and out_sharding is None:  # the same as _reshape
-        if new == old and isinstance(a, (ArrayImpl, Tracer)) and not copy:
+        if new == old and (isinstance(a, Tracer) or type(a) is ArrayImpl and not copy):
             return a
         if isinstance(a, Tracer):
             return shaping.reshape_p.bind(a, new_sizes=new, dimensions=None, sharding=None)

@@ -17,7 +17,8 @@ SHORT_LOOPS does not do for costly functions in rows of 2 to 7 elements, and in 
 this limit, for a sine of a short row that is computed again for each of many rows (LLVM sees that if it unrolls the row as a
 whole), for cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for
 reductions across rows that the library does not do, for those of bools and integers along rows that are not a whole number
-of XLA's windows of 32, for those of pairs (`argmax`) along rows of 9 to 31, for those of bfloat16 along rows of 6 to 16, for
+of XLA's windows of 32, and of a single row of floats in a loop,
+for those of pairs (`argmax`) along rows of 9 to 31, for those of bfloat16 along rows of 6 to 16, for
 convolutions of dtypes that no library takes, for running totals of 11 to 16 elements across rows or in loops, for sums of what
 costly functions give for a few rows of 15, 20 to 23 or 28 to 31 elements (the half vector at their end is computed one by one),
 and for an update of a single position: XLA's loop stores each element where it was, and only when it is unrolled does LLVM see

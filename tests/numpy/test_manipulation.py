@@ -437,4 +437,7 @@ def test_what_changes_nothing_copies_nothing():
     with pytest.raises(IndexError):
         x[:, :, :]
     np.testing.assert_array_equal(x.at[0:3].set(1.0), np.ones_like(X))
+    assert not jax.make_jaxpr(lambda x: jnp.reshape(x, (3, 4), copy=True))(x).eqns
+    empty = jnp.zeros((0, 3))
+    assert empty[:5] is empty
     np.testing.assert_array_equal(x[0:3, 1], X[0:3, 1])

@@ -7,6 +7,7 @@ finds all of its programs in the cache does not load this file.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -177,20 +178,62 @@ def donate(builder: ModuleBuilder, given: tuple[Sequence[Any], Sequence[bool], S
     Returns: the indices of these parameters, and the types of those that are donated in vain.
     """
     (parameters, offered, in_kinds, attributes), (outvars, out_kinds) = given, made
-    aliases = _aliases(parameters, outvars, offered, in_kinds, out_kinds)
-    for index, output in aliases.items():
-        if partitioning is None and (modes is None or _can_alias(modes[0][index], modes[1][output])):
+    if not any(offered):
+        return [], []
+    places: Any = [None] * len(parameters), [None] * len(outvars)
+    if partitioning is not None:
+        places = [place for place, keep in zip(partitioning.arguments, kept, strict=True) if keep], partitioning.results
+    ours = [_Buffer(var.aval, place, kind) for var, place, kind in zip(parameters, places[0], in_kinds, strict=True)]
+    theirs = [_Buffer(atom.aval, place, kind) for atom, place, kind in zip(outvars, places[1], out_kinds, strict=True)]
+    waiting = [index for index, flag in enumerate(offered) if flag]
+    free = [index for index, buffer in enumerate(theirs) if buffer.is_array]
+    is_known = partitioning is None or len(partitioning.devices) == 1
+
+    def pair(fits: Callable[[_Buffer, _Buffer], bool]) -> Iterator[tuple[int, int]]:
+        for index in list(waiting):
+            output = next((output for output in free if ours[index].is_array and fits(ours[index], theirs[output])), None)
+            if output is not None:
+                waiting.remove(index)
+                free.remove(output)
+                yield index, output
+
+    donors = []
+    for index, output in pair(lambda one, other: one.is_same(other, is_known)):
+        if modes is None or _can_alias(modes[0][index], modes[1][output]):
             attributes[index]["tf.aliasing_output"] = builder.ir.IntegerAttr.get(builder.i32, output)
-        else:  # XLA compares the parts of both
-            attributes[index]["jax.buffer_donor"] = builder.ir.BoolAttr.get(True, builder.context)
-    unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
-    if partitioning is not None and len(partitioning.devices) > 1 and any(each is None for each in partitioning.results):
-        unusable = []  # that depends on shardings that XLA chooses
-    elif partitioning is not None and aliases:
-        places = [place for place, keep in zip(partitioning.arguments, kept, strict=True) if keep]
-        unusable += [parameters[index].aval for index, output in aliases.items()
-                     if _parts_differ(parameters[index].aval.shape, places[index], partitioning.results[output])]
-    return sorted(aliases), unusable
+        else:
+            donors.append(index)
+    if is_known or None not in places[1]:
+        donors += [index for index, _ in pair(_Buffer.is_as_large)]
+    else:  # it depends on shardings that XLA chooses
+        donors += waiting
+        waiting.clear()
+    for index in donors:  # XLA looks for a result of as many bytes
+        attributes[index]["jax.buffer_donor"] = builder.ir.BoolAttr.get(True, builder.context)
+    taken = [index for index, flag in enumerate(offered) if flag and index not in waiting]
+    return taken, [parameters[index].aval for index in waiting]
+
+
+class _Buffer:
+    """What decides which buffer of a parameter a result can take: its type, sharding and kind of memory."""
+
+    def __init__(self, aval: Any, place: Any, kind: str | None):
+        self.is_array, self.place, self.kind = hasattr(aval, "shape"), place, kind
+        if self.is_array:
+            self.type, self.rank = physical(aval), len(aval.shape)
+            part = aval.shape if place is None else place.shard_shape(aval.shape)
+            self.size = math.prod(part) * math.prod(self.type[0][self.rank:])  # of the part that each device has
+
+    def is_same(self, other: _Buffer, is_whole: bool) -> bool:
+        """Whether types, shardings and memory agree; `is_whole` says that each lies on one device."""
+        if (self.type, self.kind) != (other.type, other.kind):
+            return False
+        return is_whole or (self.place is not None and other.place is not None
+                            and self.place.is_equivalent_to(other.place, self.rank))
+
+    def is_as_large(self, other: _Buffer) -> bool:
+        """Whether parts have as many elements, of any type."""
+        return self.size == other.size and self.kind == other.kind
 
 
 def _joined(ones: tuple[Any, Any], others: tuple[Any, Any]) -> tuple[list[str | None], list[str | None]]:
@@ -209,25 +252,3 @@ def _can_alias(given: Any, result: Any) -> bool:
             f"**{one} layout** to **Layout.AUTO**? This will allow for the input and output layout to be chosen by XLA and not "
             f"the layout of the {one} which might not be optimal.")
     return chosen[0] or given is result is None
-
-
-def _parts_differ(shape: Any, given: Any, made: Any) -> bool:
-    """Whether a device has parts of other sizes of two arrays of a shape, as far as their shardings are known."""
-    return given is not None and made is not None and given.shard_shape(shape) != made.shard_shape(shape)
-
-
-def _aliases(parameters: Sequence[Any], outvars: Sequence[Any], donated: Sequence[bool], given: Sequence[Any],
-             made: Sequence[Any]) -> dict[int, int]:
-    """Pairs each donated parameter with a result of the same buffer type, in the same kind of memory, first come first served.
-    """
-    if not any(donated):
-        return {}
-    free: dict[Any, list[int]] = {}
-    for index, atom in enumerate(outvars):
-        if hasattr(atom.aval, "shape"):
-            free.setdefault((physical(atom.aval), made[index]), []).append(index)
-    aliases = {}
-    for index, (var, flag) in enumerate(zip(parameters, donated, strict=True)):
-        if flag and hasattr(var.aval, "shape") and free.get((physical(var.aval), given[index])):
-            aliases[index] = free[physical(var.aval), given[index]].pop(0)
-    return aliases

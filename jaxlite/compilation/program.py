@@ -301,7 +301,7 @@ def warn_of_donated(unusable: Sequence[Any]) -> None:
     if unusable:
         frame = source.user_frame(source.current_traceback())
         warnings.warn_explicit("Some donated buffers were not usable: " + ", ".join(map(str, unusable))
-                               + ". No result has their type and sharding; do not donate them.", UserWarning,
+                               + ". No result of their size and sharding is left; do not donate them.", UserWarning,
                                *(frame[:2] if frame else ("jaxlite", 1)))
 
 

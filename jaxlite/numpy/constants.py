@@ -118,6 +118,9 @@ promote_types = dtypes.promote_types
 isdtype = dtypes.isdtype
 
 
+_NAMES = (type, np.dtype, str)  # of dtypes
+
+
 def issubdtype(arg1, arg2):
     """Whether a dtype is, or is below, another dtype or abstract type. bfloat16 is `floating`, int4 `signedinteger`.
 
@@ -125,6 +128,8 @@ def issubdtype(arg1, arg2):
     >>> jnp.issubdtype(jnp.bfloat16, jnp.floating)
     True
     """
+    if isinstance(arg1, _NAMES) and isinstance(arg2, _NAMES):  # the usual case, without the slower tests below
+        return dtypes.issubdtype(arg1, arg2)
     for arg in (arg1, arg2):
         if isinstance(arg, (arrays.Array, np.ndarray, Tracer)) and isinstance(arg.dtype, dtypes.ExtendedDType):
             raise ValueError("jnp.issubdtype: could not convert an array of keys to a dtype; pass its dtype")

@@ -129,6 +129,18 @@ def test_an_array_donated_and_used_is_an_error():
     assert x.tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("fun", [lambda x: lax.mul(x, x).reshape(8, 8), lambda x: lax.mul(x, x).view(np.int32)],
+                         ids=["shape", "dtype"])
+def test_a_result_of_another_shape_or_dtype_takes_a_donated_buffer_of_its_size(fun):
+    x = array(np.ones(64))
+    place, expected = x.unsafe_buffer_pointer(), fun(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = jit(fun, donate_argnums=0)(x)
+    assert x.is_deleted() and result.unsafe_buffer_pointer() == place
+    np.testing.assert_array_equal(result, expected)
+
+
 def test_a_donated_buffer_that_fits_no_result_is_kept_with_a_warning():
     x, y = array([1, 2, 3]), array([1, 2])
     f = jit(lambda x, y: lax.add(lax.reduce_sum(x, (0,)), lax.reduce_sum(y, (0,))), donate_argnums=(0, 1))

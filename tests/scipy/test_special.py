@@ -203,6 +203,8 @@ DERIVATIVES = [  # name, a point for each argument that is differentiated
     ("expi", (0.7,)), ("expi", (-0.7,)), ("sici", (0.7,)), ("sici", (6.7,)), ("spence", (0.7,)), ("hyp1f1", (1.5, 2.5, 0.7)),
     ("hyp1f1", (1.5, 2.5, -2.7)), ("hyp2f1", (1.5, 2.5, 3.5, 0.4)), ("hyp2f1", (1.5, 2.5, 3.5, -1.4)), ("i0", (0.7,)),
     ("i1", (0.7,)), ("wofz", (0.7,)),
+    # where values are chosen from exact ones
+    ("gamma", (3.0,)), ("comb", (5.0, 2.0)), ("poch", (1.5, 0.0)), ("boxcox", (0.5, 0.0)), ("i0", (0.0,)),
 ]
 
 

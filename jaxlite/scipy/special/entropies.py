@@ -111,7 +111,8 @@ def logit(x):
 def _power_transformed(log, power):
     is_zero = power == 0
     safe = jnp.where(is_zero, 1, power)
-    return jnp.where(is_zero, log, jnp.expm1(safe * log) / safe)
+    slope = jnp.where(jnp.isfinite(log), log * log / 2, 0)  # along the power, at 0
+    return jnp.where(is_zero, log + power * slope, jnp.expm1(safe * log) / safe)
 
 
 @float_api

@@ -67,11 +67,21 @@ def gamma(x):
     check_arrays("gamma", x)
     if dtypes.kind(aval_of(x).dtype) == "c":
         return _complex_gamma(as_array(x))
-    x = floats("gamma", x)
-    # Products of few factors are exact; the exponential of a logarithm is not.
+    return _real_gamma(floats("gamma", x))
+
+
+@custom_jvp
+def _real_gamma(x):
+    # Products of few factors are exact; the exponential of a logarithm is not. They are constants, without a derivative.
     small = _small_factorial(x)
     value = gammasgn(x) * jnp.exp(lax.lgamma(x))
     return jnp.where(jnp.isnan(small), value, small)
+
+
+@_real_gamma.defjvp
+def _real_gamma_jvp(primals, tangents):
+    value = _real_gamma(*primals)
+    return value, tangents[0] * value * lax.digamma(*primals)
 
 
 # The approximation of C. Lanczos (1964) with g = 7 and nine terms: about 15 digits.
@@ -288,7 +298,9 @@ def comb(N, k, *, repetition: bool = False):
     N, k = jnp.where(is_possible, N, 1), jnp.where(is_possible, k, 1)
     value = jnp.exp(-betaln(N - k + 1, k + 1)) / (N + 1)
     is_whole = (N == jnp.floor(N)) & (k == jnp.floor(k))
-    return jnp.where(is_possible, jnp.where(is_whole & (value < 1 / jnp.finfo(value.dtype).eps), jnp.round(value), value), 0)
+    is_exact = is_whole & (value < 1 / jnp.finfo(value.dtype).eps)
+    rest = lax.stop_gradient(jnp.where(is_exact, jnp.round(value) - value, 0))  # rounding has no derivative
+    return jnp.where(is_possible, value + rest, 0)
 
 
 @float_api
@@ -305,7 +317,7 @@ def poch(z, m):
     sign = jnp.where(both, jnp.where(jnp.mod(m, 2) == 0, 1, -1), gammasgn(above) * gammasgn(below))
     value = sign * jnp.exp(lax.lgamma(above) - lax.lgamma(below))
     value = jnp.where(from_pole & ~to_pole, 0, jnp.where(to_pole & ~from_pole, jnp.inf, value))
-    return jnp.where(m == 0, 1, value)
+    return jnp.where((m == 0) & jnp.isnan(value), 1, value)
 
 
 @boundary

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jaxlite.as_jax.private import private_module
-from jaxlite.compilation import recompilation
+from jaxlite.compilation import explain, recompilation
 from jaxlite.core import config, missing
 from jaxlite.core.collector import count_as_old
 from jaxlite.core.lazy import loader
@@ -177,6 +177,7 @@ def _install() -> None:
     recompilation.as_log = True
     report.logger_name = "jax._src.dispatch"  # that of JAX's lines about compiles: filters and levels name it, or "jax"
     report.log = lambda *args: _logs().log_stages(*args)
+    explain.words, explain.tell = (lambda *args: _logs().explain_miss(*args)), lambda *args: None
     vars(sys.modules["jaxlite"]).update(
         __version__=VERSION_TEXT, __version_info__=VERSION_INFO, version=_version_module(),
         _src=private_module("_src"))  # some reach for its modules without an import

@@ -157,20 +157,21 @@ _SEEN_LIMIT = 4096
 
 
 def _codes(fun: Any) -> tuple[Any, ...]:
-    """The code of a function and of those it wraps; in place of code that is not Python's, the type."""
+    """The code of a function and of those it wraps, in place of code that is not Python's the type; and the file, as code that
+    is alike in two files is equal."""
     codes = []
     for _ in range(8):
         codes.append(getattr(getattr(fun, "__func__", fun), "__code__", type(fun)))
         fun = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
         if fun is None:
             break
-    return tuple(codes)
+    return (*codes, getattr(codes[-1], "co_filename", None))
 
 
 def remember(fun: Callable[..., Any]) -> None:
     """Note that a function object was traced."""
     codes = _codes(fun)
-    file = getattr(codes[-1], "co_filename", None)
+    file = codes[-1]
     if not isinstance(file, str) or source.is_own_file(file):  # an object that is called has no line to tell
         return
     if len(_seen) >= _SEEN_LIMIT:
@@ -184,7 +185,7 @@ def remember(fun: Callable[..., Any]) -> None:
 def reason(fun: Callable[..., Any], key: tuple[Any, ...], earlier: Sequence[tuple[Any, ...]], names: Names) -> str:
     """Why a function has to be traced for the signature `key`, before which it was for those of `earlier`."""
     try:
-        return _reason(fun, key, earlier, names)
+        return words(fun, key, earlier, names)
     except Exception as error:  # of a user's `__eq__` or pytree node, which must not keep the function from running
         return f"a new signature; comparing it with earlier ones raised {type(error).__name__}: {error}"
 
@@ -204,14 +205,20 @@ def _reason(fun: Callable[..., Any], key: tuple[Any, ...], earlier: Sequence[tup
             return found[0]
         which = "earlier signature" if len(earlier) == 1 else f"nearest of {len(earlier)} earlier signatures"
         return f"difference to the {which}:" + "".join(f"\n  {each}" for each in found)
+    if is_defined_again(fun):
+        return ("new function object: a function of this name and line was compiled before; if it is defined anew at each "
+                "call or in a loop, define it once")
+    return "its cache was cleared" if _codes(fun) in _seen else "first call"
+
+
+words: Callable[..., str] = _reason  # others, and another way to tell them, where this package has another name
+
+
+def is_defined_again(fun: Callable[..., Any]) -> bool:
+    """Whether another function of the same code was traced before."""
     codes = _codes(fun)
-    if codes not in _seen:
-        return "first call"
-    before = _seen[codes]
-    if before is not None and before() is fun:
-        return "its cache was cleared"
-    return ("new function object: a function of this name and line was compiled before; if it is defined anew at each "
-            "call or in a loop, define it once")
+    before = _seen.get(codes)
+    return codes in _seen and (before is None or before() is not fun)
 
 
 _PLACE = ("device", "results bound to their device", "compiler options", "fusion barriers")
@@ -252,8 +259,11 @@ def note(location: str, seconds: dict[str, float], cache: str) -> None:
     report.logger().getChild("compilation").debug(f"compiled {location}: {report.stage_times(seconds, cache)}")
 
 
-def tell(verb: str, location: str, seconds: dict[str, float], why: str, cache: str = "off") -> None:
+def _tell(verb: str, location: str, seconds: dict[str, float], why: str, cache: str = "off") -> None:
     """Log one paragraph about a function (`name at file:line`); `cache` is what the persistent cache said."""
     caller = source.summarize(source.current_traceback())
     report.logger().warning(f"{verb} {location}, called at {caller}: {report.stage_times(seconds, cache)}\n  "
                             + why.replace("\n", "\n  "))
+
+
+tell: Callable[..., None] = _tell

@@ -45,6 +45,17 @@ assert {record.name for record in logged} == {"jax._src.dispatch", "jax._src.int
 words = [" ".join(record.getMessage().split()[:3]) for record in logged]
 assert words == ["Finished tracing <lambda>", "Compiling jit(<lambda>) with", "Finished jaxpr to",
                  "Finished XLA compilation"], words
+logged.clear()
+with jax.explain_cache_misses(True):
+    g = jax.jit(lambda x, d: x)
+    g(1.0, {}), g(2, {}), g(2, ())
+    jax.jit(lambda x, d: x + 1)(1.0, {})
+assert {record.name for record in logged} == {"jax._src.interpreters.partial_eval"}
+told = [[line.strip() for line in record.getMessage().splitlines()] for record in logged]
+assert all(lines[0].startswith("TRACING CACHE MISS at ") for lines in told)
+assert ["never seen" in lines[1] for lines in told] == [True, False, False, True], told
+assert told[1][3:] == ["different input types:", "* at x, now i32[] and before f32[]"], told
+assert told[2][3] == "different input pytree:" and told[2][4].startswith("* at input path [0][1], now "), told
 print(sys.argv[1:], __name__, float(jax.jit(lambda x: jnp.sin(x) + lax.exp(x))(0.0)))
 for statement, kind in {
     "import jax.experimental.mosaic_of_nothing": "No module named",

@@ -16,7 +16,7 @@ from jaxlite.compilation import effects
 from jaxlite.compilation.execution import orders_for_c
 from jaxlite.core import array as arrays
 from jaxlite.core.aval import has_states, in_space, layout_of, space_of_kind, with_layout
-from jaxlite.core.jaxpr import Jaxpr, jaxprs_in_params
+from jaxlite.core.jaxpr import Jaxpr, JaxprEqn, jaxprs_in_params
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import broadcast_prefix, tree_flatten
@@ -170,9 +170,8 @@ def explicit(given: Sequence[Any]) -> list[Any] | None:
     return kept if any(kept) else None
 
 
-def meshes_in(jaxpr: Jaxpr, seen: set[int] | None = None) -> Iterator[Any]:
-    """The meshes that a program's equations name; those of a program that is called several times once."""
-    seen = set() if seen is None else seen
+def _named_meshes(jaxpr: Jaxpr, seen: set[int]) -> Iterator[tuple[Any, JaxprEqn]]:
+    """Meshes with the equations that name them; those of a program that is called several times once."""
     if id(jaxpr) in seen:
         return
     seen.add(id(jaxpr))
@@ -183,23 +182,43 @@ def meshes_in(jaxpr: Jaxpr, seen: set[int] | None = None) -> Iterator[Any]:
                              *(params.get("in_shardings") or ()), *(params.get("out_shardings") or ())):
                 sharding = getattr(sharding, "sharding", sharding)  # of a format
                 if type(sharding) is xla.NamedSharding:
-                    yield sharding.mesh
+                    yield sharding.mesh, eqn
             mesh = params.get("mesh")
             if isinstance(mesh, (Mesh, AbstractMesh)):
-                yield mesh
+                yield mesh, eqn
             for inner in jaxprs_in_params(params):
-                yield from meshes_in(inner, seen)
+                yield from _named_meshes(inner, seen)
 
 
 def concrete(program: Program) -> Mesh | None:
-    """The first mesh with devices that a program names, else that of the context; None if there is neither."""
-    for mesh in meshes_in(program.closed.jaxpr):
-        if isinstance(mesh, Mesh):
-            return mesh
-        found = context_mesh()
-        if not found.empty and found.axis_sizes == mesh.axis_sizes:
-            return found
-    return concrete_context.value
+    """The first mesh with devices that a program names, else that of the context; None if there is neither.
+
+    Raises: ValueError for meshes of different devices.
+    """
+    first: tuple[Mesh, JaxprEqn] | None = None
+    for mesh, eqn in _named_meshes(program.closed.jaxpr, set()):
+        if not isinstance(mesh, Mesh):
+            found = context_mesh()
+            if found.empty or found.axis_sizes != mesh.axis_sizes:
+                continue
+            mesh = found
+        if first is None:
+            first = mesh, eqn
+        elif set(mesh.devices.flat) != set(first[0].devices.flat):
+            raise ValueError(f"Received incompatible devices for jitted computation. Got {_naming(*first)} and "
+                             f"{_naming(mesh, eqn)}\nUse one mesh in a program.")
+    return concrete_context.value if first is None else first[0]
+
+
+def _naming(mesh: Mesh, eqn: JaxprEqn) -> str:
+    return f"{eqn.primitive.name} inside jit with {_ids(tuple(mesh.devices.flat))} at {eqn.source_line}"
+
+
+def _ids(devices: tuple[Any, ...]) -> str:
+    return f"device ids {[device.id for device in devices]} on platform {devices[0].platform.upper()}"
+
+
+_CONTEXT = "jit's context mesh"
 
 
 def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None:
@@ -216,9 +235,11 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
     num_consts = len(closed.consts)
     asked = (None,) * num_consts + (asked or (None,) * len(leaves))
     results = results or (None,) * len(closed.out_avals)
-    bound: list[tuple[Any, int | None]] = [(each, None) for each in (*asked, *results) if each is not None]
     own = [_sharding_of(value) for value in values]
-    bound += [(each, index) for index, each in enumerate(own) if each is not None]
+    bound: list[tuple[Any, int | str]] = [(each, index) for index, each in enumerate(own) if each is not None]
+    bound += [(each, f"the sharding in in_shardings of argument {names(index - num_consts)}")
+              for index, each in enumerate(asked) if each is not None]
+    bound += [(each, "explicit output sharding") for each in results if each is not None]
     mesh = program.mesh
     devices: tuple[Any, ...] | None = None
     first: int | str | None = None
@@ -226,7 +247,7 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
         if program.options.device is not None:
             raise ValueError("Mesh context manager should not be used with jit when backend or device is also specified as an "
                              "argument to jit.")
-        devices, first = tuple(concrete_context.value.devices.flat), "jit's context mesh"
+        devices, first = tuple(concrete_context.value.devices.flat), _CONTEXT
     for sharding, index in bound:
         if shardings.lacks_devices(sharding):
             continue
@@ -234,7 +255,7 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
         if devices is None:
             devices, first = found, index
         elif found != devices:  # also in another order: XLA would end the process
-            if isinstance(first, str):
+            if first is _CONTEXT:
                 raise ValueError(_incompatible(program, found, index, devices, first, num_consts))
             raise ValueError(_incompatible(program, devices, first, found, index, num_consts))
     if mesh is not None:
@@ -360,11 +381,14 @@ def _sharding_of(value: Any) -> Any:
 def _incompatible(program: Program, devices: tuple[Any, ...], first: int | str | None, others: tuple[Any, ...],
                   second: int | str | None, num_consts: int) -> str:
     def what(index: int | str | None, where: tuple[Any, ...]) -> str:
-        ids = f"device ids {[device.id for device in where]} on platform {where[0].platform.upper()}"
+        ids = _ids(where)
         if isinstance(index, str):
             return f"{index} with {ids}"
         if index is None:
-            return f"a sharding inside of {program.name} or given to jit, with {ids}"
+            for mesh, eqn in _named_meshes(program.closed.jaxpr, set()):
+                if isinstance(mesh, Mesh) and tuple(mesh.devices.flat) == where:
+                    return _naming(mesh, eqn)
+            return f"a mesh of {program.name}, with {ids}"
         if index < num_consts:
             return f"an array that {program.name} closes over, with {ids}"
         aval = program.closed.in_avals[index - num_consts]

@@ -29,6 +29,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     def on(*spec):
         return NamedSharding(MESH, P(*spec))
 
+    PAIR = Mesh(jax.devices()[:2], ("x",))
     SPREAD = jax.device_put(X, on("x", "y"))
 
     @pytest.mark.parametrize("fun, spec", [
@@ -115,7 +116,14 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         (lambda: jax.jit(jnp.sin, in_shardings=3), "in_shardings leaf specifications"),
         (lambda: lax.with_sharding_constraint(np.zeros(3), on("x")), "axis 0 is partitioned 2 times"),
         (lambda: SPREAD + jax.device_put(X, jax.devices()[1]), "Received incompatible devices for jitted computation"),
-        (lambda: SPREAD + jax.device_put(X, NamedSharding(Mesh(jax.devices()[:2], ("x",)), P())), "incompatible devices"),
+        (lambda: SPREAD + jax.device_put(X, NamedSharding(PAIR, P())), "incompatible devices"),
+        (lambda: jax.jit(lambda a: lax.with_sharding_constraint(a, NamedSharding(PAIR, P())))(SPREAD),
+         r"Got argument a .* and sharding_constraint inside jit with device ids \[0, 1\] .* at .*.py:\d+"),
+        (lambda: jax.jit(lambda a: lax.with_sharding_constraint(
+            lax.with_sharding_constraint(a, on("x")), NamedSharding(PAIR, P())))(X),
+         "Got sharding_constraint inside .* and sharding_constraint inside jit"),
+        (lambda: jax.jit(lambda a: a, out_shardings=NamedSharding(PAIR, P()))(SPREAD),
+         "Got argument a .* and explicit output sharding with device ids"),
     ])  # fmt: skip
     def test_what_cannot_be_is_said(call, message):
         with pytest.raises(TypeError if "leaf" in message else ValueError, match=message):

@@ -84,6 +84,7 @@ _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one
 _PAIR_WORK = 8  # which takes so many times as long as a sum across rows
 _JOINED_ROW = range(4, 8)  # elements of a row that is joined of a few arrays in a loop,
 _JOIN_WORK = 32  # and what computing one of them takes, at least, where LLVM does not make vectors of it
+_GATHERS = 4  # for an element of a row that is joined, from which on LLVM does not unroll the row by itself
 _CONVOLVED_BY_LIBRARY = ("float32", "float16", "bfloat16")
 _HALF_VECTORS = (15, *range(20, 24), *range(28, 32))  # elements of a row that leave half a vector of eight over, or more
 _ROUNDED_ROW = range(6, 17)  # elements of a row of bfloat16 that is summed up or multiplied
@@ -128,13 +129,14 @@ def options(jaxpr: Any) -> tuple[str, ...]:
 class _Values:
     """What is known of the values of a program, for the equations that read them."""
 
-    __slots__ = ("rows", "work", "repeated", "costly")
+    __slots__ = ("rows", "work", "repeated", "costly", "gathers")
 
     def __init__(self, jaxpr: Any):
         self.rows = _turned_rows(jaxpr, {})
         self.work: dict[Any, float] = {}  # operations for an element of a row that may be computed again
         self.repeated: set[Any] = set()  # computed by repeating a smaller array
         self.costly: set[Any] = set()  # results of costly functions
+        self.gathers: dict[Any, int] = {}  # how often one element of a value gathers, if it does
 
 
 class _Step:
@@ -167,7 +169,7 @@ def _in_rows_to_unroll(step: _Step) -> float:
     if step.name == "conv_general_dilated" and step.out.dtype.name not in _CONVOLVED_BY_LIBRARY:
         kernel = eqn.invars[1].aval
         return step.turns * step.out.size * kernel.size / max(1, kernel.shape[eqn.params["dimension_numbers"].rhs_spec[0]])
-    if step.in_loop and _joins_short_rows(eqn, step.row):
+    if step.in_loop and _joins_short_rows(eqn, step.row) or _joins_gathered(eqn, step.row, step.values.gathers):
         return _JOIN_WORK * step.turns * step.out.size
     is_slow = (_reduces_across_rows(eqn, step.in_loop) or _slides_across_rows(eqn, step.in_loop)
                or _pads_windows(eqn, step.in_loop) or _rounds_steps(eqn)
@@ -210,6 +212,23 @@ def _joins_short_rows(eqn: Any, row: int) -> bool:
     """Whether it joins arrays to rows of a few elements, as they are written: each is computed by a branch of its own."""
     name = eqn.primitive.name
     return name in _JOINING and row in _JOINED_ROW and eqn.outvars[0].aval.shape[eqn.params[_JOINING[name]]] == row
+
+
+def _joins_gathered(eqn: Any, row: int, gathers: dict[Any, int]) -> bool:
+    """Whether it joins arrays to the shortest rows, and gathers the same elements for several parts of a row.
+
+    `gathers` has how often an element of each earlier value gathers, and gets this one's.
+    """
+    name, found = eqn.primitive.name, [gathers.get(atom, 0) for atom in eqn.invars if not hasattr(atom, "val")]
+    if name == "gather":
+        gathers[eqn.outvars[0]] = 1
+    elif name in _JOINING:
+        most = max(found, default=0)
+        gathers.update((var, most) for var in eqn.outvars)
+        return 0 < row <= _SHORTEST_ROW and eqn.outvars[0].aval.shape[eqn.params[_JOINING[name]]] == row and most >= _GATHERS
+    elif name in FUSIBLE and any(found):
+        gathers.update((var, sum(found)) for var in eqn.outvars)
+    return False
 
 
 def _keeps_turns(eqn: Any) -> bool:

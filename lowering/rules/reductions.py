@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -176,24 +177,56 @@ def _reduce(ctx: Any, *operands: Any, jaxpr: Any, dimensions: tuple[int, ...]) -
     return list(operation.results)
 
 
-# Below this many elements the one-pass form wins: it compiles in half the time, and the other saves little. So it does for
-# short rows, which LLVM unrolls (`lowering.passes.unrolling`).
-_TWO_PASS_SIZE, _TWO_PASS_LENGTH = 1 << 15, 24
+# Up to this many elements the form in pairs wins: it compiles in half the time, and the others save little. So it does for
+# short rows, which LLVM unrolls (`lowering.passes.unrolling`). Two passes along rows write an array as large, which pays up to
+# _NEAR. Integers, which no library reduces, gain from parts that XLA reduces in one kernel.
+_SEARCHED, _PASSED, _NEAR = 1 << 15, 24, 1 << 21
+_PARTED, _PARTED_INTEGERS, _PART_OF_INTEGERS = 256, 1 << 18, 32
 
 
 def takes_two_passes(aval: Any, axis: int) -> bool:
-    """Whether on the CPU an index of the extreme along an axis is found by two reductions."""
-    return type(aval.size) is int and aval.size >= _TWO_PASS_SIZE and aval.shape[axis] >= _TWO_PASS_LENGTH
+    """Whether on the CPU an index of the extreme along an axis is found by the extreme, of the whole axis or of its parts."""
+    if type(aval.size) is not int or aval.size < _SEARCHED or aval.shape[axis] < _PASSED or not _has_extremes(aval.dtype):
+        return False
+    if any(extent > 1 for extent in aval.shape[axis + 1:]):
+        return True
+    return aval.dtype.kind not in "iub" and aval.size <= _NEAR or _part(aval, axis) > 0
+
+
+def _has_extremes(dtype: Any) -> bool:
+    """Whether reductions give its extremes: not those of few bits, some of which have no infinity."""
+    return dtype.kind in "fiub" or dtype.name == "bfloat16"
+
+
+def _part(aval: Any, axis: int) -> int:
+    """The elements of the parts of an axis of which the extremes are found first; 0 if that is not in parts."""
+    if aval.shape[axis] < _PARTED or any(extent > 1 for extent in aval.shape[axis + 1:]):
+        return 0
+    wanted = math.isqrt(aval.shape[axis])
+    if aval.dtype.kind not in "iub":
+        return _divisor(aval.shape[axis], wanted)
+    return _divisor(aval.shape[axis], min(wanted, _PART_OF_INTEGERS)) if aval.size >= _PARTED_INTEGERS else 0
+
+
+@functools.cache
+def _divisor(length: int, wanted: int) -> int:
+    """The divisor of a length that is nearest to what is wanted, up to eight times as much; 0 if there is none."""
+    found = [part for part in range(max(2, wanted // 8), 8 * wanted) if length % part == 0]
+    return min(found, key=lambda part: abs(math.log(part / wanted)), default=0)
 
 
 def _index_of_extreme(name: str, monoid: str, direction: str) -> None:
     @lowers(name)
     def rule(ctx: Any, x: Any, *, axes: tuple[int, ...], index_dtype: Any) -> Any:
-        (aval,), out = ctx.avals_in, ctx.aval_out
+        (aval,), out, (axis,) = ctx.avals_in, ctx.aval_out, axes
         # The index is computed as int32 for every dtype: a narrow one would wrap, and break ties wrongly.
-        wide = np.dtype(np.int64 if type(size := aval.shape[axes[0]]) is int and size > np.iinfo(np.int32).max else np.int32)
-        find = _two_passes if takes_two_passes(aval, axes[0]) and ctx.platform == "cpu" else _one_pass
-        index = find(ctx, x, aval, axes[0], monoid, direction, wide)
+        wide = np.dtype(np.int64 if type(size := aval.shape[axis]) is int and size > np.iinfo(np.int32).max else np.int32)
+        if ctx.platform != "cpu" or not takes_two_passes(aval, axis):
+            index = _pairs(ctx, x, aval.shape, aval.dtype, axis, monoid, direction, wide)
+        elif _part(aval, axis):
+            index = _in_parts(ctx, x, aval, axis, monoid, direction, wide)
+        else:
+            index = _two_passes(ctx, x, aval, axis, monoid, wide)
         return index if wide == index_dtype else ctx.convert(index, out.shape, out.dtype)
 
 
@@ -201,15 +234,15 @@ def _iota(ctx: Any, shape: tuple[int, ...], axis: int, dtype: Any) -> Any:
     return ctx.value("stablehlo.iota", [], shape, dtype, iota_dimension=ctx.i64(axis))
 
 
-def _one_pass(ctx: Any, x: Any, aval: Any, axis: int, monoid: str, direction: str, wide: Any) -> Any:
+def _pairs(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, axis: int, monoid: str, direction: str, wide: Any) -> Any:
     """A reduction of (value, index) pairs: NaN wins, then the extreme, then the lower index."""
-    dtype, shape = aval.dtype, ctx.aval_out.shape
     if dtype.name in ("int2", "uint2"):  # XLA fails on pairs with them
         dtype = np.dtype(dtype.name.replace("2", "8"))
-        x = ctx.convert(x, aval.shape, dtype)
-    operands = [x, _iota(ctx, aval.shape, axis, wide), ctx.constant(identity(monoid, dtype), dtype),
+        x = ctx.convert(x, shape, dtype)
+    out = (*shape[:axis], *shape[axis + 1:])
+    operands = [x, _iota(ctx, shape, axis, wide), ctx.constant(identity(monoid, dtype), dtype),
                 ctx.constant(0, wide)]
-    operation = ctx.op("stablehlo.reduce", operands, [ctx.tensor_type(shape, dtype), ctx.tensor_type(shape, wide)],
+    operation = ctx.op("stablehlo.reduce", operands, [ctx.tensor_type(out, dtype), ctx.tensor_type(out, wide)],
                        {"dimensions": ctx.i64s([axis])}, regions=1)
     types = [ctx.tensor_type((), dtype), ctx.tensor_type((), wide)]
     body = ctx.region(operation, 0, types + types)
@@ -228,17 +261,49 @@ def _one_pass(ctx: Any, x: Any, aval: Any, axis: int, monoid: str, direction: st
     return operation.results[1]
 
 
-def _two_passes(ctx: Any, x: Any, aval: Any, axis: int, monoid: str, direction: str, wide: Any) -> Any:
+def _extremes(ctx: Any, monoid: str, x: Any, shape: tuple[int, ...], dtype: Any, axis: int) -> Any:
+    """The extreme along an axis, and NaN where there is one, which the library's reductions pass over on some processors."""
+    out = (*shape[:axis], *shape[axis + 1:])
+    extreme = reduce_by_monoid(ctx, monoid, x, shape, dtype, [axis])
+    if dtype.kind in "iub":
+        return extreme
+    # No other value makes a sum of squares NaN, and the library adds them up as fast as it finds the extreme.
+    wide = x if dtype.itemsize > 2 else ctx.convert(x, shape, _FLOAT)
+    kind = dtype if dtype.itemsize > 2 else _FLOAT
+    squares = ctx.value("stablehlo.multiply", [wide, wide], shape, kind)
+    total = reduce_by_monoid(ctx, "sum", squares, shape, kind, [axis])
+    found = ctx.compare(total, total, "NE")
+    return ctx.value("stablehlo.select", [found, ctx.constant(np.nan, dtype, out), extreme], out, dtype)
+
+
+def _in_parts(ctx: Any, x: Any, aval: Any, axis: int, monoid: str, direction: str, wide: Any) -> Any:
+    """The first part of a row that holds its extreme, by the extreme of each part, and the first place in this part."""
+    rows, dtype, length = aval.shape[:axis], aval.dtype, _part(aval, axis)
+    count, leading = aval.shape[axis] // length, list(range(axis))
+    x = ctx.value("stablehlo.reshape", [x], (*rows, count, length), dtype)
+    extremes = _extremes(ctx, monoid, x, (*rows, count, length), dtype, axis + 1)
+    place = _pairs(ctx, extremes, (*rows, count), dtype, axis, monoid, direction, wide)
+    numbers = (f"#stablehlo.gather<offset_dims = [{axis}], collapsed_slice_dims = [{axis}], operand_batching_dims = {leading}, "
+               f"start_indices_batching_dims = {leading}, start_index_map = [{axis}], index_vector_dim = {axis}>")
+    part = ctx.value("stablehlo.gather", [x, place], (*rows, length), dtype, dimension_numbers=ctx.attribute(numbers),
+                     slice_sizes=ctx.i64s([1] * (axis + 1) + [length]), indices_are_sorted=ctx.flag(False))
+    before = ctx.value("stablehlo.multiply", [place, ctx.constant(length, wide, rows)], rows, wide)
+    index = ctx.value("stablehlo.add", [before, _pairs(ctx, part, (*rows, length), dtype, axis, monoid, direction, wide)],
+                      rows, wide)
+    return ctx.value("stablehlo.reshape", [index], ctx.aval_out.shape, wide)
+
+
+def _two_passes(ctx: Any, x: Any, aval: Any, axis: int, monoid: str, wide: Any) -> Any:
     """The extreme, then the first index that holds it: two loops that XLA:CPU vectorises, unlike the pairs."""
     shape, dtype = aval.shape, aval.dtype
-    extreme = reduce_by_monoid(ctx, monoid, x, shape, dtype, [axis])
+    extreme = _extremes(ctx, monoid, x, shape, dtype, axis)
     others = [dimension for dimension in range(len(shape)) if dimension != axis]
     extreme = ctx.value("stablehlo.broadcast_in_dim", [extreme], shape, dtype, broadcast_dimensions=ctx.i64s(others))
     hit = ctx.compare(x, extreme, "EQ")
-    if dtype.kind in "fV":
+    if dtype.kind not in "iub":
         hit = ctx.value("stablehlo.or", [hit, ctx.compare(x, x, "NE")], shape, np.dtype(bool))
-    # The library that reduces floats does not take integers.
-    counted = _FLOAT if shape[axis] <= _EXACT else wide
+    # The library that reduces floats does not take integers, but takes time beside the loops for them.
+    counted = wide if dtype.kind in "iub" or shape[axis] > _EXACT else _FLOAT
     last = ctx.constant(shape[axis] - 1, counted, shape)
     index = ctx.value("stablehlo.select", [hit, _iota(ctx, shape, axis, counted), last], shape, counted)
     index = reduce_by_monoid(ctx, "min", index, shape, counted, [axis])

@@ -127,18 +127,30 @@ def test_positions_match_numpy(function, oracle, dtype, rng):
 
 
 @pytest.mark.parametrize("function, oracle", [(lax.argmax, np.argmax), (lax.argmin, np.argmin)])
-def test_positions_in_large_arrays(function, oracle, rng):
-    x = rng.integers(-50, 50, (300, 120)).astype(np.float32)  # large enough for the form in two passes
-    x[:, 7] = np.nan
-    x[5, 3] = np.nan
-    x[:, 9] = np.inf
-    x[:, 11] = -np.inf
-    for axis in (0, 1):
-        np.testing.assert_array_equal(function(x, axis, np.uint8), oracle(x, axis).astype(np.uint8))
-    short = x[:, :9].repeat(20, axis=0)
-    np.testing.assert_array_equal(function(short, 1, np.int32), oracle(short, 1))
-    k = rng.integers(-50, 50, 40000).astype(np.int32)
-    assert int(function(k, 0, np.int32)) == oracle(k)
+@pytest.mark.parametrize("shape, axis", [((300, 120), 0), ((300, 120), 1), ((5400, 9), 1), ((40, 1024), 1), ((2, 32768, 1), 1),
+                                         ((40_000,), 0), ((3, 16411), 1)], ids=str)
+@pytest.mark.parametrize("dtype", [*FLOATS[1:], np.dtype("float8_e4m3fn")], ids=str)
+def test_positions_in_large_arrays(function, oracle, shape, axis, dtype, rng):
+    """Ties, infinities and NaN, behind them and in front of them, where whole rows or parts of them are searched first."""
+    x = rng.integers(-3, 4, shape).astype(np.float32)
+    if dtype.itemsize > 1:
+        x[rng.random(shape) < 1e-2] = np.inf
+        x[rng.random(shape) < 1e-2] = -np.inf
+    few = x.copy()
+    few[rng.random(shape) < 1e-3] = np.nan
+    for values in (x, few):
+        got = function(jnp.asarray(values, dtype), axis, np.int32)
+        np.testing.assert_array_equal(got, oracle(np.asarray(values, dtype).astype(np.float32), axis))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, bool])
+def test_positions_in_large_arrays_of_integers(dtype, rng):
+    x = rng.random((2, 1 << 17)) > 0.9999
+    x = (x if dtype is bool else x * 250 + 1).astype(dtype)
+    for rows in (x, x[:, :-1], x.T):
+        for function, oracle in ((lax.argmax, np.argmax), (lax.argmin, np.argmin)):
+            np.testing.assert_array_equal(function(rows, rows.ndim - 1, np.int32), oracle(rows, -1))
+            np.testing.assert_array_equal(function(rows, 0, np.int32), oracle(rows, 0))
 
 
 def test_positions_of_nan_infinities_and_zeros():

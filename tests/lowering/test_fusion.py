@@ -62,7 +62,7 @@ def test_what_an_extreme_is_searched_in_twice_is_written_once():
     compiled = jax.jit(search).lower(x).compile()
     np.testing.assert_array_equal(compiled(x), (np.tanh(x) + 1).argmin(1))
     arrays = re.findall(r"f32\[200,300\]\S* fusion\(", compiled.as_text())
-    assert len(arrays) == (3 if xla.VERSION < (0, 12) else 2)  # older ones write the extreme for each element as well
+    assert len(arrays) == 1
 
 
 def test_what_is_computed_of_parts_for_the_library_is_written_once():

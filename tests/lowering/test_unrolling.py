@@ -21,6 +21,7 @@ X = np.linspace(-1, 1, 4096, dtype=np.float32).reshape(1024, 4)
 LARGE = np.ones(65536, np.float32)
 MATRIX = LARGE[:1024].reshape(32, 32)
 CUBES = np.ones((16, 64, 64), np.float32)
+INDICES = np.arange(6000) % 300
 
 
 def repeat(f):
@@ -72,6 +73,7 @@ def repeat(f):
     (lambda x: ((x[:, None] - LARGE[:160].reshape(10, 16)) ** 2).sum(-1).argmin(1), LARGE[:16000].reshape(1000, 16)),
     (lambda x: lax.conv(x, x[..., :9], (1,), "SAME"), np.arange(4000).reshape(1, 1, -1)),
     (repeat(lambda c: c + 0.1 * jnp.stack([c[:, 1], c[:, 0] * c[:, 2], c[:, 3], -c[:, 0]], 1)), LARGE[:256].reshape(64, 4)),
+    (lambda x: jnp.cross(x[INDICES] - x[INDICES + 1], x[INDICES + 2]), LARGE[:900].reshape(300, 3)),
 ], ids=["across rows", "columns", "across all rows", "in a branch", "integers",
         "counts", "all of each row", "products of each row", "any in a scan", "norms in a loop",
         "half precision across rows", "across rows in a scan", "one position", "function of a column", "large part",
@@ -82,7 +84,8 @@ def repeat(f):
         "a line that is shifted again", "in a solver", "costly, summed up in rows with half a vector more", "factored",
         "running totals across rows", "running totals in a scan", "rows of fifty that were columns",
         "columns that are repeated", "cheap, in rows of three that are turned", "gradients of a few columns",
-        "positions in rows of ten that take long to compute", "convolved by no library", "joined to rows of four in a loop"])
+        "positions in rows of ten that take long to compute", "convolved by no library", "joined to rows of four in a loop",
+        "joined to rows of three of much that is gathered"])
 def test_programs_that_gain_from_longer_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == ()
 
@@ -125,6 +128,7 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (lambda x: jnp.cumsum(x, 1), LARGE[:12000].reshape(1000, 12)),
     (lambda x: jnp.all((x > 0)[None], axis=0), LARGE[:6000].reshape(1000, 6)),
     (lambda x: jnp.all(x > 0, axis=1), LARGE[:64_000].reshape(1000, 64)),
+    (lambda x: jnp.cross(x[INDICES], x[:1]), LARGE[:900].reshape(300, 3)),
 ], ids=["rows of eight", "norms of whole windows in a loop", "norms by the library in a loop",
         "along rows", "few across rows", "the library's", "one column", "all", "positions in longer rows",
         "few", "one position is set", "some positions", "one of few positions", "turned", "half precision",
@@ -134,7 +138,7 @@ def test_programs_that_gain_from_longer_loops(f, x):
         "costly, in rows of ten", "costly, in rows of twelve", "positions in long columns",
         "costly, in short rows that are turned", "equal rows, joined", "products of each with each, joined", "factored, large",
         "running totals of ten across rows", "running totals along rows", "all along an axis of one element",
-        "all of rows of two windows"])
+        "all of rows of two windows", "joined to rows of three of little that is gathered"])
 def test_other_programs_gain_from_short_ones(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHORT_LOOPS
 

@@ -222,7 +222,7 @@ def _index_of_extreme(name: str, monoid: str, direction: str) -> None:
         # The index is computed as int32 for every dtype: a narrow one would wrap, and break ties wrongly.
         wide = np.dtype(np.int64 if type(size := aval.shape[axis]) is int and size > np.iinfo(np.int32).max else np.int32)
         if ctx.platform != "cpu" or not takes_two_passes(aval, axis):
-            index = _pairs(ctx, x, aval.shape, aval.dtype, axis, monoid, direction, wide)
+            index = _pairs(ctx, x, _iota(ctx, aval.shape, axis, wide), aval.shape, aval.dtype, axis, monoid, direction, wide)
         elif _part(aval, axis):
             index = _in_parts(ctx, x, aval, axis, monoid, direction, wide)
         else:
@@ -234,14 +234,14 @@ def _iota(ctx: Any, shape: tuple[int, ...], axis: int, dtype: Any) -> Any:
     return ctx.value("stablehlo.iota", [], shape, dtype, iota_dimension=ctx.i64(axis))
 
 
-def _pairs(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, axis: int, monoid: str, direction: str, wide: Any) -> Any:
+def _pairs(ctx: Any, x: Any, indices: Any, shape: tuple[int, ...], dtype: Any, axis: int, monoid: str, direction: str,
+           wide: Any) -> Any:
     """A reduction of (value, index) pairs: NaN wins, then the extreme, then the lower index."""
     if dtype.name in ("int2", "uint2"):  # XLA fails on pairs with them
         dtype = np.dtype(dtype.name.replace("2", "8"))
         x = ctx.convert(x, shape, dtype)
     out = (*shape[:axis], *shape[axis + 1:])
-    operands = [x, _iota(ctx, shape, axis, wide), ctx.constant(identity(monoid, dtype), dtype),
-                ctx.constant(0, wide)]
+    operands = [x, indices, ctx.constant(identity(monoid, dtype), dtype), ctx.constant(np.iinfo(wide).max, wide)]
     operation = ctx.op("stablehlo.reduce", operands, [ctx.tensor_type(out, dtype), ctx.tensor_type(out, wide)],
                        {"dimensions": ctx.i64s([axis])}, regions=1)
     types = [ctx.tensor_type((), dtype), ctx.tensor_type((), wide)]
@@ -282,14 +282,15 @@ def _in_parts(ctx: Any, x: Any, aval: Any, axis: int, monoid: str, direction: st
     count, leading = aval.shape[axis] // length, list(range(axis))
     x = ctx.value("stablehlo.reshape", [x], (*rows, count, length), dtype)
     extremes = _extremes(ctx, monoid, x, (*rows, count, length), dtype, axis + 1)
-    place = _pairs(ctx, extremes, (*rows, count), dtype, axis, monoid, direction, wide)
+    place = _pairs(ctx, extremes, _iota(ctx, (*rows, count), axis, wide), (*rows, count), dtype, axis, monoid, direction, wide)
     numbers = (f"#stablehlo.gather<offset_dims = [{axis}], collapsed_slice_dims = [{axis}], operand_batching_dims = {leading}, "
                f"start_indices_batching_dims = {leading}, start_index_map = [{axis}], index_vector_dim = {axis}>")
     part = ctx.value("stablehlo.gather", [x, place], (*rows, length), dtype, dimension_numbers=ctx.attribute(numbers),
                      slice_sizes=ctx.i64s([1] * (axis + 1) + [length]), indices_are_sorted=ctx.flag(False))
-    before = ctx.value("stablehlo.multiply", [place, ctx.constant(length, wide, rows)], rows, wide)
-    index = ctx.value("stablehlo.add", [before, _pairs(ctx, part, (*rows, length), dtype, axis, monoid, direction, wide)],
-                      rows, wide)
+    start = ctx.value("stablehlo.multiply", [place, ctx.constant(length, wide, rows)], rows, wide)
+    start = ctx.value("stablehlo.broadcast_in_dim", [start], (*rows, length), wide, broadcast_dimensions=ctx.i64s(leading))
+    indices = ctx.value("stablehlo.add", [start, _iota(ctx, (*rows, length), axis, wide)], (*rows, length), wide)
+    index = _pairs(ctx, part, indices, (*rows, length), dtype, axis, monoid, direction, wide)
     return ctx.value("stablehlo.reshape", [index], ctx.aval_out.shape, wide)
 
 

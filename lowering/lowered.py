@@ -183,9 +183,9 @@ def donate(builder: ModuleBuilder, given: tuple[Sequence[Any], Sequence[bool], S
     places: Any = [None] * len(parameters), [None] * len(outvars)
     if partitioning is not None:
         places = [place for place, keep in zip(partitioning.arguments, kept, strict=True) if keep], partitioning.results
-    ours = [_Buffer(var.aval, place, kind) for var, place, kind in zip(parameters, places[0], in_kinds, strict=True)]
-    theirs = [_Buffer(atom.aval, place, kind) for atom, place, kind in zip(outvars, places[1], out_kinds, strict=True)]
     waiting = [index for index, flag in enumerate(offered) if flag]
+    ours = {index: _Buffer(parameters[index].aval, places[0][index], in_kinds[index]) for index in waiting}
+    theirs = [_Buffer(atom.aval, place, kind) for atom, place, kind in zip(outvars, places[1], out_kinds, strict=True)]
     free = [index for index, buffer in enumerate(theirs) if buffer.is_array]
     is_known = partitioning is None or len(partitioning.devices) == 1
 

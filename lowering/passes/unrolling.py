@@ -17,7 +17,7 @@ SHORT_LOOPS does not do for costly functions in rows of 2 to 7 elements, and in 
 this limit, for a sine of a short row that is computed again for each of many rows (LLVM sees that if it unrolls the row as a
 whole), for cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for
 reductions across rows that the library does not do, for those of bools and integers along rows that are not a whole number
-of XLA's windows of 32, and of a single row of floats in a loop,
+of XLA's windows of 32, and of a single row of floats in a loop, for rows of 2 or 3 that are joined of what is gathered,
 for those of pairs (`argmax`) along rows of 9 to 31, for those of bfloat16 along rows of 6 to 16, for
 convolutions of dtypes that no library takes, for running totals of 11 to 16 elements across rows or in loops, for sums of what
 costly functions give for a few rows of 15, 20 to 23 or 28 to 31 elements (the half vector at their end is computed one by one),
@@ -164,12 +164,13 @@ def _is_in_short_rows(step: _Step) -> bool:
 def _in_rows_to_unroll(step: _Step) -> float:
     """The elements of rows that are slow to move or reduce unless LLVM unrolls them, whatever it costs to compute them."""
     eqn, count = step.eqn, step.turns * step.eqn.invars[0].aval.size if step.eqn.invars else 0
+    is_gathered = _joins_gathered(eqn, step.row, step.values.gathers)  # of every value, as later ones ask for it
     if _reduces_pairs(eqn):
         return _PAIR_WORK * count
     if step.name == "conv_general_dilated" and step.out.dtype.name not in _CONVOLVED_BY_LIBRARY:
         kernel = eqn.invars[1].aval
         return step.turns * step.out.size * kernel.size / max(1, kernel.shape[eqn.params["dimension_numbers"].rhs_spec[0]])
-    if step.in_loop and _joins_short_rows(eqn, step.row) or _joins_gathered(eqn, step.row, step.values.gathers):
+    if is_gathered or step.in_loop and _joins_short_rows(eqn, step.row):
         return _JOIN_WORK * step.turns * step.out.size
     is_slow = (_reduces_across_rows(eqn, step.in_loop) or _slides_across_rows(eqn, step.in_loop)
                or _pads_windows(eqn, step.in_loop) or _rounds_steps(eqn)

@@ -222,7 +222,7 @@ def _index_of_extreme(name: str, monoid: str, direction: str) -> None:
         # The index is computed as int32 for every dtype: a narrow one would wrap, and break ties wrongly.
         wide = np.dtype(np.int64 if type(size := aval.shape[axis]) is int and size > np.iinfo(np.int32).max else np.int32)
         if ctx.platform != "cpu" or not takes_two_passes(aval, axis):
-            index = _pairs(ctx, x, _iota(ctx, aval.shape, axis, wide), aval.shape, aval.dtype, axis, monoid, direction, wide)
+            index = _pairs(ctx, x, iota(ctx, aval.shape, axis, wide), aval.shape, aval.dtype, axis, monoid, direction, wide)
         elif _part(aval, axis):
             index = _in_parts(ctx, x, aval, axis, monoid, direction, wide)
         else:
@@ -230,7 +230,8 @@ def _index_of_extreme(name: str, monoid: str, direction: str) -> None:
         return index if wide == index_dtype else ctx.convert(index, out.shape, out.dtype)
 
 
-def _iota(ctx: Any, shape: tuple[int, ...], axis: int, dtype: Any) -> Any:
+def iota(ctx: Any, shape: tuple[int, ...], axis: int, dtype: Any) -> Any:
+    """The positions along an axis."""
     return ctx.value("stablehlo.iota", [], shape, dtype, iota_dimension=ctx.i64(axis))
 
 
@@ -268,8 +269,7 @@ def _extremes(ctx: Any, monoid: str, x: Any, shape: tuple[int, ...], dtype: Any,
     if dtype.kind in "iub":
         return extreme
     # No other value makes a sum of squares NaN, and the library adds them up as fast as it finds the extreme.
-    wide = x if dtype.itemsize > 2 else ctx.convert(x, shape, _FLOAT)
-    kind = dtype if dtype.itemsize > 2 else _FLOAT
+    wide, kind = (x, dtype) if dtype.itemsize > 2 else (ctx.convert(x, shape, _FLOAT), _FLOAT)
     squares = ctx.value("stablehlo.multiply", [wide, wide], shape, kind)
     total = reduce_by_monoid(ctx, "sum", squares, shape, kind, [axis])
     found = ctx.compare(total, total, "NE")
@@ -282,14 +282,14 @@ def _in_parts(ctx: Any, x: Any, aval: Any, axis: int, monoid: str, direction: st
     count, leading = aval.shape[axis] // length, list(range(axis))
     x = ctx.value("stablehlo.reshape", [x], (*rows, count, length), dtype)
     extremes = _extremes(ctx, monoid, x, (*rows, count, length), dtype, axis + 1)
-    place = _pairs(ctx, extremes, _iota(ctx, (*rows, count), axis, wide), (*rows, count), dtype, axis, monoid, direction, wide)
+    place = _pairs(ctx, extremes, iota(ctx, (*rows, count), axis, wide), (*rows, count), dtype, axis, monoid, direction, wide)
     numbers = (f"#stablehlo.gather<offset_dims = [{axis}], collapsed_slice_dims = [{axis}], operand_batching_dims = {leading}, "
                f"start_indices_batching_dims = {leading}, start_index_map = [{axis}], index_vector_dim = {axis}>")
     part = ctx.value("stablehlo.gather", [x, place], (*rows, length), dtype, dimension_numbers=ctx.attribute(numbers),
                      slice_sizes=ctx.i64s([1] * (axis + 1) + [length]), indices_are_sorted=ctx.flag(False))
     start = ctx.value("stablehlo.multiply", [place, ctx.constant(length, wide, rows)], rows, wide)
     start = ctx.value("stablehlo.broadcast_in_dim", [start], (*rows, length), wide, broadcast_dimensions=ctx.i64s(leading))
-    indices = ctx.value("stablehlo.add", [start, _iota(ctx, (*rows, length), axis, wide)], (*rows, length), wide)
+    indices = ctx.value("stablehlo.add", [start, iota(ctx, (*rows, length), axis, wide)], (*rows, length), wide)
     index = _pairs(ctx, part, indices, (*rows, length), dtype, axis, monoid, direction, wide)
     return ctx.value("stablehlo.reshape", [index], ctx.aval_out.shape, wide)
 
@@ -306,7 +306,7 @@ def _two_passes(ctx: Any, x: Any, aval: Any, axis: int, monoid: str, wide: Any) 
     # The library that reduces floats does not take integers, but takes time beside the loops for them.
     counted = wide if dtype.kind in "iub" or shape[axis] > _EXACT else _FLOAT
     last = ctx.constant(shape[axis] - 1, counted, shape)
-    index = ctx.value("stablehlo.select", [hit, _iota(ctx, shape, axis, counted), last], shape, counted)
+    index = ctx.value("stablehlo.select", [hit, iota(ctx, shape, axis, counted), last], shape, counted)
     index = reduce_by_monoid(ctx, "min", index, shape, counted, [axis])
     return index if counted is wide else ctx.convert(index, ctx.aval_out.shape, wide)
 

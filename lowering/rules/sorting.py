@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowering.rules import lowers
+from lowering.rules.reductions import iota
 
 _boolean = np.dtype(bool)
 
@@ -153,7 +154,7 @@ def _sort_packed(ctx: Any, operands: Sequence[Any], dimension: int) -> list[Any]
     keys = operands[0] if dtype.kind == "b" or "int" in dtype.name else _canonical_float(ctx, operands[0], dtype, shape)
     keys = ctx.convert(_ordered_bits(ctx, keys, shape, dtype), shape, word)
     keys = ctx.value("stablehlo.shift_left", [keys, ctx.constant(position_bits, word, shape)], shape, word)
-    words = ctx.value("stablehlo.or", [keys, _iota(ctx, shape, dimension, word)], shape, word)
+    words = ctx.value("stablehlo.or", [keys, iota(ctx, shape, dimension, word)], shape, word)
     (words,) = _sort_operation(ctx, [words], [ctx.tensor_type(shape, word)], dimension, False,
                                [ctx.tensor_type((), word)] * 2, lambda body, pair: body.compare(*pair, "LT"))
     mask = ctx.constant((1 << position_bits) - 1, word, shape)
@@ -170,10 +171,6 @@ def _sort_packed(ctx: Any, operands: Sequence[Any], dimension: int) -> list[Any]
             for operand, aval in zip(operands, avals, strict=True)]
 
 
-def _iota(ctx: Any, shape: tuple[int, ...], dimension: int, dtype: Any) -> Any:
-    return ctx.value("stablehlo.iota", [], shape, dtype, iota_dimension=ctx.i64(dimension))
-
-
 def _is_iota(value: Any, dimension: int) -> bool:
     """Whether a value counts positions along a dimension, as an argsort's second operand does."""
     owner = value.owner
@@ -186,7 +183,7 @@ def _flat_positions(ctx: Any, positions: Any, shape: tuple[int, ...], dimension:
     result, stride = None, 1
     for axis in reversed(range(len(shape))):
         if shape[axis] > 1:
-            along = positions if axis == dimension else _iota(ctx, shape, axis, i32)
+            along = positions if axis == dimension else iota(ctx, shape, axis, i32)
             if stride > 1:
                 along = ctx.value("stablehlo.multiply", [along, ctx.constant(stride, i32, shape)], shape, i32)
             result = along if result is None else ctx.value("stablehlo.add", [result, along], shape, i32)

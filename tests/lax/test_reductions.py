@@ -127,11 +127,26 @@ def test_positions_match_numpy(function, oracle, dtype, rng):
 
 
 @pytest.mark.parametrize("function, oracle", [(lax.argmax, np.argmax), (lax.argmin, np.argmin)])
+def test_positions_in_large_arrays(function, oracle, rng):
+    x = rng.integers(-50, 50, (300, 120)).astype(np.float32)  # large enough for the form in two passes
+    x[:, 7] = np.nan
+    x[5, 3] = np.nan
+    x[:, 9] = np.inf
+    x[:, 11] = -np.inf
+    for axis in (0, 1):
+        np.testing.assert_array_equal(function(x, axis, np.uint8), oracle(x, axis).astype(np.uint8))
+    short = x[:, :9].repeat(20, axis=0)
+    np.testing.assert_array_equal(function(short, 1, np.int32), oracle(short, 1))
+    k = rng.integers(-50, 50, 40000).astype(np.int32)
+    assert int(function(k, 0, np.int32)) == oracle(k)
+
+
+@pytest.mark.parametrize("function, oracle", [(lax.argmax, np.argmax), (lax.argmin, np.argmin)])
 @pytest.mark.parametrize("shape, axis", [((300, 120), 0), ((300, 120), 1), ((5400, 9), 1), ((40, 1024), 1), ((2, 32768, 1), 1),
                                          ((40_000,), 0), ((3, 16411), 1)], ids=str)
 @pytest.mark.parametrize("dtype", [*FLOATS[1:], np.dtype("float8_e4m3fn")], ids=str)
-def test_positions_in_large_arrays(function, oracle, shape, axis, dtype, rng):
-    """Ties, infinities and NaN, behind them and in front of them, where whole rows or parts of them are searched first."""
+def test_positions_where_rows_or_parts_are_searched_first(function, oracle, shape, axis, dtype, rng):
+    """Ties, infinities and NaN, behind them and in front of them."""
     x = rng.integers(-3, 4, shape).astype(np.float32)
     if dtype.itemsize > 1:
         x[rng.random(shape) < 1e-2] = np.inf

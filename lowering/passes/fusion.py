@@ -110,6 +110,8 @@ _REPEATED_MOST = 1000  # operations for an element that is computed again, at mo
 _REPEATED_SCALAR = 4000  # operations that are worth a kernel for a scalar
 _REPEATED_FACTOR = 16000  # for a factor of an outer product, and where other kernels read it anyway:
 _REPEATED_IF_WRITTEN = 4000
+_SEARCHED, _SEARCHED_EACH = 400, 5  # operations that are worth a kernel beside a search, and more than so many for an element,
+_SEARCHED_ROW, _SEARCHED_WORK = 12, 200  # and for a row of more than so many elements
 _CONE = 32  # values up to which it is looked for what one is made of
 _LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
 
@@ -451,14 +453,28 @@ def _write_rounded(values: list[_Value], found: dict[Any, str]) -> None:
 
 
 def _write_searched(values: list[_Value], found: dict[Any, str]) -> None:
-    """Choose what the position of an extreme is searched in, which takes two passes: each would compute and write it."""
+    """Choose what the position of an extreme is searched in, where a pass over it would compute it slowly.
+
+    A search in two passes would compute and write it in each. One in pairs of number and position is not a loop of vectors,
+    nor is what is computed in it, unless LLVM unrolls the row as a whole: a row of a few elements that cost little.
+    """
     from lowering.rules.reductions import takes_two_passes  # loaded with the program's own rules
 
     for value in values:
-        if value.name in ("argmax", "argmin") and takes_two_passes(value.eqn.invars[0].aval, value.eqn.params["axes"][0]):
-            for operand in value.operands:
-                if operand.name in ELEMENTWISE and operand.operands:
-                    found.setdefault(operand.var, f"searched for its {value.name} in two passes ({operand.size} elements)")
+        if value.name not in ("argmax", "argmin"):
+            continue
+        aval, (axis,) = value.eqn.invars[0].aval, value.eqn.params["axes"]
+        in_two_passes = takes_two_passes(aval, axis)
+        for operand in value.operands:
+            if operand.name not in ELEMENTWISE or not operand.operands:
+                continue
+            if in_two_passes:
+                found.setdefault(operand.var, f"searched for its {value.name} in two passes ({operand.size} elements)")
+            elif operand.is_loop and aval.dtype.kind == "f" and aval.shape[axis] > _SEARCHED_ROW:
+                work = _work_of(operand)
+                if work > _SEARCHED_EACH and work * aval.shape[axis] > _SEARCHED_WORK and work * operand.size > _SEARCHED:
+                    found.setdefault(operand.var, f"searched for its {value.name} ({operand.size} elements)")
+                    operand.is_kernel = True
 
 
 def _write_moved(values: list[_Value], found: dict[Any, str]) -> None:

@@ -18,11 +18,11 @@ this limit, for a sine of a short row that is computed again for each of many ro
 whole), for cheap ones that compute each row of a few hundred elements with the same row, in a loop, where memory is near, for
 reductions across rows that the library does not do, for those of bools and integers along rows that are not a whole number
 of XLA's windows of 32, and of a single row of floats in a loop, for rows of 2 or 3 that are joined of what is gathered,
-for those of pairs (`argmax`) along rows of 9 to 31, for those of bfloat16 along rows of 6 to 16, for
-convolutions of dtypes that no library takes, for running totals of 11 to 16 elements across rows or in loops, for sums of what
-costly functions give for a few rows of 15, 20 to 23 or 28 to 31 elements (the half vector at their end is computed one by one),
-and for an update of a single position: XLA's loop stores each element where it was, and only when it is unrolled does LLVM see
-that it has nothing to do. docs/fusion.md has the measurements.
+for those of pairs (`argmax`) along rows of 9 to 31, and of 4 to 8 if they also compute these rows, for those of bfloat16 along
+rows of 6 to 16, for convolutions of dtypes that no library takes, for running totals of 11 to 16 elements across rows or in
+loops, for sums of what costly functions give for a few rows of 15, 20 to 23 or 28 to 31 elements (the half vector at their end
+is computed one by one), and for an update of a single position: XLA's loop stores each element where it was, and only when it
+is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
 _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each,
 _PAIR_WORK = 8  # which takes so many times as long as a sum across rows
+_VECTOR, _SEARCHED_ROW = 8, range(4, 13)  # elements of a row that is searched for its extreme, and computed for that,
+_DERIVED, _DERIVED_MOST = 3, 64  # by so many operations for each; more are not counted
 _JOINED_ROW = range(4, 8)  # elements of a row that is joined of a few arrays in a loop,
 _JOIN_WORK = 32  # and what computing one of them takes, at least, where LLVM does not make vectors of it
 _GATHERS = 4  # for an element of a row that is joined, from which on LLVM does not unroll the row by itself
@@ -129,13 +131,14 @@ def options(jaxpr: Any) -> tuple[str, ...]:
 class _Values:
     """What is known of the values of a program, for the equations that read them."""
 
-    __slots__ = ("rows", "work", "repeated", "costly", "gathers")
+    __slots__ = ("rows", "work", "repeated", "costly", "derived", "gathers")
 
     def __init__(self, jaxpr: Any):
         self.rows = _turned_rows(jaxpr, {})
         self.work: dict[Any, float] = {}  # operations for an element of a row that may be computed again
         self.repeated: set[Any] = set()  # computed by repeating a smaller array
         self.costly: set[Any] = set()  # results of costly functions
+        self.derived: dict[Any, float] = {}  # operations for an element of what is computed one by one, some at most
         self.gathers: dict[Any, int] = {}  # how often one element of a value gathers, if it does
 
 
@@ -152,6 +155,9 @@ class _Step:
         self.is_costly = self.name in ELEMENTWISE and self.cost >= _COSTLY
         if self.is_costly:
             values.costly.add(eqn.outvars[0])
+        if self.name in ELEMENTWISE:
+            before = sum([values.derived.get(atom, 0.0) for atom in eqn.invars if not hasattr(atom, "val")])
+            values.derived[eqn.outvars[0]] = min(self.cost + before, _DERIVED_MOST)
 
 
 def _is_in_short_rows(step: _Step) -> bool:
@@ -165,6 +171,8 @@ def _in_rows_to_unroll(step: _Step) -> float:
     """The elements of rows that are slow to move or reduce unless LLVM unrolls them, whatever it costs to compute them."""
     eqn, count = step.eqn, step.turns * step.eqn.invars[0].aval.size if step.eqn.invars else 0
     is_gathered = _joins_gathered(eqn, step.row, step.values.gathers)  # of every value, as later ones ask for it
+    if _searches_derived(eqn, step.values.derived):
+        return (_PAIR_WORK + step.values.derived[eqn.invars[0]]) * count
     if _reduces_pairs(eqn):
         return _PAIR_WORK * count
     if step.name == "conv_general_dilated" and step.out.dtype.name not in _CONVOLVED_BY_LIBRARY:
@@ -463,6 +471,15 @@ def _reduces_pairs(eqn: Any) -> bool:
     if name == "reduce_prod" and aval.dtype.kind != "c" or _is_of_library_reductions(eqn):
         return False
     return _row(aval) in _PAIRED_ROW and _last_axis(aval.shape) in _reduced_axes(eqn)
+
+
+def _searches_derived(eqn: Any, derived: dict[Any, float]) -> bool:
+    """Whether it searches short rows for their extremes, and computes these rows: element by element, if in a loop."""
+    if eqn.primitive.name not in ("argmax", "argmin") or eqn.invars[0] not in derived:
+        return False
+    aval = eqn.invars[0].aval
+    is_slow = _row(aval) == _VECTOR or _row(aval) in _SEARCHED_ROW and derived[eqn.invars[0]] >= _DERIVED
+    return is_slow and _last_axis(aval.shape) in _reduced_axes(eqn)
 
 
 def _sums_half_vectors(eqn: Any, costly: set[Any]) -> bool:

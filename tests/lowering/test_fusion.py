@@ -58,11 +58,19 @@ def test_what_an_extreme_is_searched_in_twice_is_written_once():
     x = np.random.default_rng(0).standard_normal((200, 300), np.float32)
     search = lambda x: jnp.argmin(jnp.tanh(x) + 1, axis=1)
     assert [var.aval.shape for var in barriers(search, x)] == [x.shape]
-    assert not barriers(search, x[:100]) and not barriers(lambda x: jnp.argmin(x, axis=1), x)
+    assert not barriers(search, x[:, :10]) and not barriers(lambda x: jnp.argmin(x, axis=1), x)
     compiled = jax.jit(search).lower(x).compile()
     np.testing.assert_array_equal(compiled(x), (np.tanh(x) + 1).argmin(1))
     arrays = re.findall(r"f32\[200,300\]\S* fusion\(", compiled.as_text())
     assert len(arrays) == 1
+
+
+@pytest.mark.parametrize("shape, axis, is_written", [
+    ((100, 40), 1, True), ((40, 100), 0, True), ((99, 16), 1, True), ((99, 10), 1, False), ((40,), 0, True), ((9,), 0, False)])
+def test_what_a_search_in_pairs_would_compute_one_by_one_is_written(shape, axis, is_written):
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    assert len(barriers(lambda x: jnp.argmax(x * jnp.exp(x), axis), x)) == is_written
+    assert not barriers(lambda x: jnp.argmax(x + 1, axis), x)
 
 
 def test_what_is_computed_of_parts_for_the_library_is_written_once():

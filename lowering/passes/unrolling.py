@@ -20,13 +20,15 @@ reductions across rows that the library does not do, for those of bools and inte
 of XLA's windows of 32, and of a single row of floats in a loop, for rows of 2 or 3 that are joined of what is gathered,
 for those of pairs (`argmax`) along rows of 9 to 31, and of 4 to 8 if they also compute these rows, for those of bfloat16 along
 rows of 6 to 16, for convolutions of dtypes that no library takes, for running totals of 11 to 16 elements across rows or in
-loops, for sums of what costly functions give for a few rows of 15, 20 to 23 or 28 to 31 elements (the half vector at their end
-is computed one by one), and for an update of a single position: XLA's loop stores each element where it was, and only when it
-is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the measurements.
+loops, for what costly functions give in rows of 9 to 31 elements that XLA's loops reduce (in loops, and for few rows), but 16
+and 24: the part of a vector at the end of a row is computed one by one, and for an update of a single position: XLA's loop
+stores each element where it was, and only when it is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the
+measurements.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -62,6 +64,7 @@ _JOINING = {"concatenate": "dimension", "stack": "axis"}  # and the parameter th
 _IN_PLACE = ELEMENTWISE | {"slice"}  # which are computed where their result is, in its order
 _REPEATING_ROWS = ELEMENTWISE | {"broadcast_in_dim"}
 _ROUNDING_STEPS = ("reduce_sum", "reduce_prod", "cumsum", "cumprod")
+_REDUCED_AT_ONCE = REDUCTIONS - {"argmax", "argmin"}
 _OF_PAIRS = ("argmax", "argmin", "reduce")
 _PADDED = {"reduce_and": "b", "reduce_or": "b", "reduce_sum": "iu", "reduce_prod": "iufV"}  # kinds that no library takes
 _COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
@@ -88,7 +91,8 @@ _JOINED_ROW = range(4, 8)  # elements of a row that is joined of a few arrays in
 _JOIN_WORK = 32  # and what computing one of them takes, at least, where LLVM does not make vectors of it
 _GATHERS = 4  # for an element of a row that is joined, from which on LLVM does not unroll the row by itself
 _CONVOLVED_BY_LIBRARY = ("float32", "float16", "bfloat16")
-_HALF_VECTORS = (15, *range(20, 24), *range(28, 32))  # elements of a row that leave half a vector of eight over, or more
+_HALF_VECTORS = (*range(20, 24), *range(28, 32))  # elements of a row that leave half a vector over, or more
+_RAGGED_ROWS = (9, 10, 12, 13, 18, 19, 26, 27, *_HALF_VECTORS)  # or some; 11, 14 and 15 are short rows
 _ROUNDED_ROW = range(6, 17)  # elements of a row of bfloat16 that is summed up or multiplied
 _FACTORED_ROW = range(24, 64)  # elements of a row of matrices that a library factors, where turning them takes time beside that
 _WINDOW = 11  # elements, at least, that a running total adds up anew for each place
@@ -108,7 +112,7 @@ def options(jaxpr: Any) -> tuple[str, ...]:
     program = list(equations(jaxpr))
     if any(_updates_one_position(eqn) or turns <= 1 and _reduces_across_rows(eqn, False) for eqn, turns in program):
         return ()
-    sums, values = dict.fromkeys(_SUMS, 0.0), _Values(jaxpr)
+    sums, values = dict.fromkeys(_SUMS, 0.0), _Values(jaxpr, program)
     for eqn, turns in program:
         if eqn.outvars and call_body(eqn) is None and not bodies(eqn):
             step = _Step(eqn, turns, values)
@@ -131,14 +135,15 @@ def options(jaxpr: Any) -> tuple[str, ...]:
 class _Values:
     """What is known of the values of a program, for the equations that read them."""
 
-    __slots__ = ("rows", "work", "repeated", "costly", "derived", "gathers")
+    __slots__ = ("uses", "rows", "work", "repeated", "derived", "costly", "gathers")
 
-    def __init__(self, jaxpr: Any):
+    def __init__(self, jaxpr: Any, program: list[tuple[Any, int]]):
+        self.uses = Counter([atom for eqn, _ in program for atom in eqn.invars if not hasattr(atom, "val")])
         self.rows = _turned_rows(jaxpr, {})
         self.work: dict[Any, float] = {}  # operations for an element of a row that may be computed again
         self.repeated: set[Any] = set()  # computed by repeating a smaller array
-        self.costly: set[Any] = set()  # results of costly functions
-        self.derived: dict[Any, float] = {}  # operations for an element of what is computed one by one, some at most
+        self.derived: dict[Any, float] = {}  # operations for an element, from those on that others are, some at most
+        self.costly: dict[Any, float] = {}  # those of costly functions among them, where only one equation reads them
         self.gathers: dict[Any, int] = {}  # how often one element of a value gathers, if it does
 
 
@@ -153,11 +158,12 @@ class _Step:
         self.turns, self.in_loop, self.values = turns, turns > 1, values
         self.done = self.cost * getattr(self.out, "size", 1) * turns  # operations
         self.is_costly = self.name in ELEMENTWISE and self.cost >= _COSTLY
-        if self.is_costly:
-            values.costly.add(eqn.outvars[0])
         if self.name in ELEMENTWISE:
-            before = sum([values.derived.get(atom, 0.0) for atom in eqn.invars if not hasattr(atom, "val")])
-            values.derived[eqn.outvars[0]] = min(self.cost + before, _DERIVED_MOST)
+            (out,), operands = eqn.outvars, [atom for atom in eqn.invars if not hasattr(atom, "val")]
+            values.derived[out] = min(self.cost + sum([values.derived.get(atom, 0.0) for atom in operands]), _DERIVED_MOST)
+            if not self.is_costly or values.uses[out] == 1:  # XLA writes a costly one that several read
+                before = sum([values.costly.get(atom, 0.0) for atom in operands])
+                values.costly[out] = min(before + (self.cost if self.is_costly else 0.0), _DERIVED_MOST)
 
 
 def _is_in_short_rows(step: _Step) -> bool:
@@ -181,8 +187,7 @@ def _in_rows_to_unroll(step: _Step) -> float:
     if is_gathered or step.in_loop and _joins_short_rows(eqn, step.row):
         return _JOIN_WORK * step.turns * step.out.size
     is_slow = (_reduces_across_rows(eqn, step.in_loop) or _slides_across_rows(eqn, step.in_loop)
-               or _pads_windows(eqn, step.in_loop) or _rounds_steps(eqn)
-               or _sums_half_vectors(eqn, step.values.costly) or _reads_columns(eqn)
+               or _pads_windows(eqn, step.in_loop) or _rounds_steps(eqn) or _reads_columns(eqn)
                or step.name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW
                or step.name == "cholesky" and step.row in _FACTORED_ROW)
     return count if is_slow else 0.0
@@ -206,7 +211,7 @@ def _not_in_long_loops(step: _Step) -> float:
 _SUMS: dict[str, Callable[[_Step], float]] = {
     "operations": lambda step: step.done,
     "in products": lambda step: step.turns * products.count(step.eqn) / _PRODUCTS if step.name == "dot_general" else 0.0,
-    "in short rows": lambda step: step.done if _is_in_short_rows(step) else 0.0,
+    "in short rows": lambda step: step.done if _is_in_short_rows(step) else _work_in_ragged_rows(step),
     "in few vectors": lambda step: step.done if step.name == "log1p" and step.in_loop and step.row in _FEW_VECTORS else 0.0,
     "in equal rows": _in_equal_rows,
     "in rows to unroll": _in_rows_to_unroll,
@@ -252,7 +257,7 @@ def _is_long(eqn: Any, in_loop: bool) -> bool:
             getattr(aval.dtype, "kind", "V") in "fiub" and not 0 < _row(aval) < _ROW for aval in avals):  # keys have no kind
         return False
     if name == "dot_general":
-        return bool(eqn.params["dimension_numbers"][0][0])
+        return bool(eqn.params["dimension_numbers"][0][0]) and not (in_loop and _sums_products(eqn))
     if name in _JOINING:
         return bool(eqn.params[_JOINING[name]] < _last_axis(avals[-1].shape))
     return name not in _SUMS_ROWS or avals[0].dtype.kind == "f" and not in_loop
@@ -415,14 +420,46 @@ def _reduces_across_rows(eqn: Any, in_loop: bool) -> bool:
     if name not in REDUCTIONS and name != "reduce":
         return False
     aval = eqn.invars[0].aval
-    if _is_of_library_reductions(eqn):
-        return False
-    in_library = name in IN_LIBRARY and aval.dtype.kind in "fV" and not (name == "reduce_sum" and aval.dtype == np.float16)
-    is_by_xla = not in_library or in_loop and aval.size < LIBRARY_REDUCTION
-    if not is_by_xla or aval.size <= _FEW and not in_loop:
+    if not _is_by_xla(eqn, in_loop) or aval.size <= _FEW and not in_loop:
         return False
     shape, axes = aval.shape, _reduced_axes(eqn)
     return _last_axis(shape) not in axes and any(shape[axis] > 1 for axis in axes)
+
+
+def _is_by_xla(eqn: Any, in_loop: bool) -> bool:
+    """Whether a reduction is a loop of XLA's, into which it fuses what is reduced, and none of a library."""
+    name, aval = eqn.primitive.name, eqn.invars[0].aval
+    if _is_of_library_reductions(eqn):
+        return False
+    in_library = name in IN_LIBRARY and aval.dtype.kind in "fV" and not (name == "reduce_sum" and aval.dtype == np.float16)
+    return not in_library or in_loop and aval.size < LIBRARY_REDUCTION
+
+
+def _work_in_ragged_rows(step: _Step) -> float:
+    """The operations of costly functions in rows that XLA's loops reduce, and that leave a part of a vector over.
+
+    LLVM computes that part one by one, and all at once in vectors of rows if it unrolls the loop over a row.
+    """
+    eqn, name, rows = step.eqn, step.name, _RAGGED_ROWS
+    if name == "dot_general":
+        if not (step.in_loop and _sums_products(eqn)):
+            return 0.0
+        axes = eqn.params["dimension_numbers"][0][0]
+    elif name in _REDUCED_AT_ONCE and _is_by_xla(eqn, True):  # which small ones are outside of loops, too
+        axes = _reduced_axes(eqn)
+        rows = rows if step.in_loop or _is_by_xla(eqn, False) else _HALF_VECTORS
+    else:
+        return 0.0
+    aval = eqn.invars[0].aval
+    work = max([step.values.costly.get(atom, 0.0) for atom in eqn.invars if not hasattr(atom, "val")], default=0.0)
+    is_slow = work >= _COSTLY and _row(aval) in rows and _last_axis(aval.shape) in axes
+    return step.turns * aval.size * work if is_slow and (step.in_loop or aval.size > _FEW) else 0.0
+
+
+def _sums_products(eqn: Any) -> bool:
+    """Whether a product is one of vectors, for each of several: a sum, which XLA computes in a loop of its own."""
+    (contracted, _), (batched, _) = eqn.params["dimension_numbers"]
+    return all(len(contracted) + len(batched) == atom.aval.ndim for atom in eqn.invars)
 
 
 def _in_windows(eqn: Any) -> bool:
@@ -480,15 +517,6 @@ def _searches_derived(eqn: Any, derived: dict[Any, float]) -> bool:
     aval = eqn.invars[0].aval
     is_slow = _row(aval) == _VECTOR or _row(aval) in _SEARCHED_ROW and derived[eqn.invars[0]] >= _DERIVED
     return is_slow and _last_axis(aval.shape) in _reduced_axes(eqn)
-
-
-def _sums_half_vectors(eqn: Any, costly: set[Any]) -> bool:
-    """Whether it sums up what costly functions give, along rows whose end is a vector only if they are unrolled."""
-    if eqn.primitive.name != "reduce_sum" or eqn.invars[0] not in costly:
-        return False
-    aval = eqn.invars[0].aval
-    return (_FEW < aval.size < LIBRARY_REDUCTION and _row(aval) in _HALF_VECTORS
-            and _last_axis(aval.shape) in _reduced_axes(eqn))
 
 
 def _rounds_steps(eqn: Any) -> bool:

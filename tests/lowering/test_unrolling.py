@@ -74,6 +74,9 @@ def repeat(f):
     (lambda x: lax.conv(x, x[..., :9], (1,), "SAME"), np.arange(4000).reshape(1, 1, -1)),
     (repeat(lambda c: c + 0.1 * jnp.stack([c[:, 1], c[:, 0] * c[:, 2], c[:, 3], -c[:, 0]], 1)), LARGE[:256].reshape(64, 4)),
     (lambda x: jnp.cross(x[INDICES] - x[INDICES + 1], x[INDICES + 2]), LARGE[:900].reshape(300, 3)),
+    (repeat(lambda c: c + 0.1 * jnp.exp(c).sum(1, keepdims=True)), LARGE[:2000].reshape(200, 10)),
+    (repeat(lambda c: c * 0.9 + jnp.einsum("ij,ij->i", jnp.sin(c), c)[:, None]), LARGE[:2000].reshape(100, 20)),
+    (lambda x: jnp.any(jnp.exp(x) > 2, axis=1), LARGE[:30000].reshape(1000, 30)),
     (lambda x: jnp.argmax(x + 1, axis=1), LARGE[:16000].reshape(2000, 8)),
     (lambda x: jnp.argmin(jnp.log(x) * x, axis=1), LARGE[:16000].reshape(4000, 4)),
 ], ids=["across rows", "columns", "across all rows", "in a branch", "integers",
@@ -87,8 +90,9 @@ def repeat(f):
         "running totals across rows", "running totals in a scan", "rows of fifty that were columns",
         "columns that are repeated", "cheap, in rows of three that are turned", "gradients of a few columns",
         "positions in rows of ten that take long to compute", "convolved by no library", "joined to rows of four in a loop",
-        "joined to rows of three of much that is gathered", "positions in rows of eight that are computed",
-        "positions in rows of four of costly functions"])
+        "joined to rows of three of much that is gathered", "costly, summed up in rows of ten in a loop",
+        "costly, multiplied in rows of twenty in a loop", "costly, any in rows of thirty",
+        "positions in rows of eight that are computed", "positions in rows of four of costly functions"])
 def test_programs_that_gain_from_longer_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == ()
 
@@ -103,6 +107,9 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (lambda x: jnp.prod(x, axis=0), X.reshape(-1, 1)),
     (jnp.all, X),
     (lambda x: jnp.argmax(x, axis=1), LARGE[:8192].reshape(256, 32)),
+    (repeat(lambda c: c + 0.1 * jnp.exp(c).sum(1, keepdims=True)), LARGE[:3200].reshape(200, 16)),
+    (repeat(jax.nn.softmax), LARGE[:2000].reshape(200, 10)),
+    (repeat(lambda c: c * 0.9 + jnp.einsum("ij,ij->i", c, c)[:, None]), LARGE[:2000].reshape(100, 20)),
     (lambda x: jnp.argmax(x, axis=1), LARGE[:16000].reshape(2000, 8)),
     (lambda x: jnp.argmax(x + 1, axis=1), LARGE[:16000].reshape(4000, 4)),
     (lambda x: jax.nn.softmax(x), X[:100]),
@@ -136,6 +143,7 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (lambda x: jnp.cross(x[INDICES], x[:1]), LARGE[:900].reshape(300, 3)),
 ], ids=["rows of eight", "norms of whole windows in a loop", "norms by the library in a loop",
         "along rows", "few across rows", "the library's", "one column", "all", "positions in longer rows",
+        "costly, summed up in rows of sixteen in a loop", "written for two readers in a loop", "summed products in a loop",
         "positions in rows of eight", "positions in rows of four",
         "few", "one position is set", "some positions", "one of few positions", "turned", "half precision",
         "shorter equal rows in a scan", "few sums across rows in a scan", "rows that are summed in a scan",

@@ -12,15 +12,18 @@ import numpy as np
 COMBINERS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
              "xor": "xor"}  # fmt: skip
 RUNNING = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")  # the primitives of running totals
-LONGEST_WINDOW = 16  # elements along an axis up to which running totals are windows for the CPU, and not a loop
+# Elements along an axis up to which running totals are windows for the CPU: where a step is cheap, rounded, an exponential.
+_LONGEST, _LONGEST_ROUNDED, _LONGEST_COSTLY = 7, 4, 2
 
 
-def slides(aval: Any, axis: int) -> bool:
-    """Whether running totals along an axis, of known sizes, are windows for the CPU, and not a loop over the elements.
+def slides(name: str, aval: Any, axis: int) -> bool:
+    """Whether the running totals of a primitive along an axis, of known sizes, are windows for the CPU, and not a loop.
 
-    A window of a few elements is one plain loop nest, better yet over many rows.
+    A window of a few elements is one plain loop nest. Longer ones add up much again; elements are then taken one by one.
     """
-    return aval.shape[axis] <= LONGEST_WINDOW and aval.size > aval.shape[axis]
+    longest = _LONGEST_ROUNDED if aval.dtype == ml_dtypes.bfloat16 else _LONGEST
+    longest = _LONGEST_COSTLY if name == "cumlogsumexp" else longest
+    return aval.shape[axis] <= longest and aval.size > aval.shape[axis]
 
 
 @functools.cache

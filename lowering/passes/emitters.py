@@ -144,7 +144,7 @@ def _work(jaxpr: Any, largest: int) -> float:
         elif name in _LOOPS:
             if math.inf in [_work(body, _SMALL) for body in bodies(eqn)]:
                 return math.inf
-        elif (name in RUNNING and not slides(eqn.invars[0].aval, eqn.params["axis"]) or name in _NO_KERNELS
+        elif (name in RUNNING and not slides(name, eqn.invars[0].aval, eqn.params["axis"]) or name in _NO_KERNELS
               or name in _BY_ONE and (name == "mul" and any(are_ones) or eqn.outvars[0] in ones)):
             continue
         elif name in _NO_KERNELS_ALL and eqn.invars[0].aval.size == eqn.outvars[0].aval.size:

@@ -19,11 +19,10 @@ whole), for cheap ones that compute each row of a few hundred elements with the 
 reductions across rows that the library does not do, for those of bools and integers along rows that are not a whole number
 of XLA's windows of 32, and of a single row of floats in a loop, for rows of 2 or 3 that are joined of what is gathered,
 for those of pairs (`argmax`) along rows of 9 to 31, and of 4 to 8 if they also compute these rows, for those of bfloat16 along
-rows of 6 to 16, for convolutions of dtypes that no library takes, for running totals of 11 to 16 elements across rows or in
-loops, for what costly functions give in rows of 9 to 31 elements that XLA's loops reduce (in loops, and for few rows), but 16
-and 24: the part of a vector at the end of a row is computed one by one, and for an update of a single position: XLA's loop
-stores each element where it was, and only when it is unrolled does LLVM see that it has nothing to do. docs/fusion.md has the
-measurements.
+rows of 6 to 16, for convolutions of dtypes that no library takes, for what costly functions give in rows of 9 to 31 elements
+that XLA's loops reduce (in loops, and for few rows), but 16 and 24: the part of a vector at the end of a row is computed one by
+one, and for an update of a single position: XLA's loop stores each element where it was, and only when it is unrolled does LLVM
+see that it has nothing to do. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from lowering.monoids import RUNNING, slides
 from lowering.passes import products
 from lowering.passes.dce import live_parts
 from lowering.passes.fusion import (
@@ -63,7 +61,6 @@ _IN_LONG_LOOPS = ELEMENTWISE | _SUMS_ROWS | frozenset(
 _JOINING = {"concatenate": "dimension", "stack": "axis"}  # and the parameter that says where
 _IN_PLACE = ELEMENTWISE | {"slice"}  # which are computed where their result is, in its order
 _REPEATING_ROWS = ELEMENTWISE | {"broadcast_in_dim"}
-_ROUNDING_STEPS = ("reduce_sum", "reduce_prod", "cumsum", "cumprod")
 _REDUCED_AT_ONCE = REDUCTIONS - {"argmax", "argmin"}
 _OF_PAIRS = ("argmax", "argmin", "reduce")
 _PADDED = {"reduce_and": "b", "reduce_or": "b", "reduce_sum": "iu", "reduce_prod": "iufV"}  # kinds that no library takes
@@ -95,7 +92,6 @@ _HALF_VECTORS = (*range(20, 24), *range(28, 32))  # elements of a row that leave
 _RAGGED_ROWS = (9, 10, 12, 13, 18, 19, 26, 27, *_HALF_VECTORS)  # or some; 11, 14 and 15 are short rows
 _ROUNDED_ROW = range(6, 17)  # elements of a row of bfloat16 that is summed up or multiplied
 _FACTORED_ROW = range(24, 64)  # elements of a row of matrices that a library factors, where turning them takes time beside that
-_WINDOW = 11  # elements, at least, that a running total adds up anew for each place
 _WINDOWS_OF_ROW = (64, 96)  # elements of a row that XLA reduces in two or three windows
 _TILED_ROW = range(17, 32)  # elements of a row that is written several times
 _LITTLE = 1 / 50  # of all operations, which may be slow
@@ -186,8 +182,8 @@ def _in_rows_to_unroll(step: _Step) -> float:
         return step.turns * step.out.size * kernel.size / max(1, kernel.shape[eqn.params["dimension_numbers"].rhs_spec[0]])
     if is_gathered or step.in_loop and _joins_short_rows(eqn, step.row):
         return _JOIN_WORK * step.turns * step.out.size
-    is_slow = (_reduces_across_rows(eqn, step.in_loop) or _slides_across_rows(eqn, step.in_loop)
-               or _pads_windows(eqn, step.in_loop) or _rounds_steps(eqn) or _reads_columns(eqn)
+    is_slow = (_reduces_across_rows(eqn, step.in_loop) or _pads_windows(eqn, step.in_loop)
+               or _rounds_steps(eqn) or _reads_columns(eqn)
                or step.name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW
                or step.name == "cholesky" and step.row in _FACTORED_ROW)
     return count if is_slow else 0.0
@@ -489,16 +485,6 @@ def _pads_windows(eqn: Any, in_loop: bool) -> bool:
     return is_wanted and aval.shape[last] > _REDUCED and aval.shape[last] % _REDUCED > 0
 
 
-def _slides_across_rows(eqn: Any, in_loop: bool) -> bool:
-    """Whether it is a running total by a window of some length, along another axis than the last one or in a loop."""
-    if eqn.primitive.name not in RUNNING:
-        return False
-    aval, axis = eqn.invars[0].aval, eqn.params["axis"]
-    if type(aval.size) is not int or aval.shape[axis] < _WINDOW or not slides(aval, axis):
-        return False
-    return in_loop or axis != _last_axis(aval.shape) and aval.size > _FEW
-
-
 def _reduces_pairs(eqn: Any) -> bool:
     """Whether it reduces short rows by several operations for each element: values with their indices, complex products."""
     name = eqn.primitive.name
@@ -521,11 +507,9 @@ def _searches_derived(eqn: Any, derived: dict[Any, float]) -> bool:
 
 def _rounds_steps(eqn: Any) -> bool:
     """Whether it sums up or multiplies short rows and rounds each step, which takes several instructions."""
-    if eqn.primitive.name not in _ROUNDING_STEPS or eqn.invars[0].aval.dtype != _BFLOAT16:
+    if eqn.primitive.name not in ("reduce_sum", "reduce_prod") or eqn.invars[0].aval.dtype != _BFLOAT16:
         return False
-    aval = eqn.invars[0].aval
-    axes = (eqn.params["axis"],) if "axis" in eqn.params else eqn.params["axes"]
-    return _row(aval) in _ROUNDED_ROW and _last_axis(aval.shape) in axes
+    return _row(eqn.invars[0].aval) in _ROUNDED_ROW and _last_axis(eqn.invars[0].aval.shape) in eqn.params["axes"]
 
 
 def _is_of_library_reductions(eqn: Any) -> bool:

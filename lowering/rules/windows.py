@@ -179,7 +179,7 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
         if is_static and ctx.platform == "gpu" and name != "cumlogsumexp" and xla.HAS_SCANS and not ctx.builder.is_portable:
             return _by_scan(ctx, x, _Run(axis, reverse, combination, start, dtype, dtype), shape)
         rows = aval.size // size if is_static else 0
-        if is_static and (ctx.platform != "cpu" or slides(aval, axis)):
+        if is_static and (ctx.platform != "cpu" or slides(name, aval, axis)):
             return _by_window(ctx, x, aval, axis, reverse, combination, start)
         if dtype.name.startswith(xla.WIDENED):
             working = wide = np.dtype(np.float32)

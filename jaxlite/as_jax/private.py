@@ -30,7 +30,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("jaxlite.extend.core.state", "trace_state_clean"),  # numpyro
         ("lowering.module", "physical_aval=physical"),  # flax
         ("jaxlite", "typeof"), ("jaxlite.core.values", "pytype_aval_mappings"),  # eformer
-        ("jaxlite.as_jax.util", "JaxprEqnContext dimension_as_value is_constant_dim"),  # brainstate, torchax, saiunit
+        ("jaxlite.core.jaxpr", "JaxprEqnContext"), ("jaxlite.extend.core.primitives", "closed_call_p"),  # brainstate
+        ("jaxlite.as_jax.util", "dimension_as_value is_constant_dim"),  # torchax, saiunit
         ("jaxlite.as_jax.util", "definitely_equal_shape safe_map safe_zip"), ("jaxlite.core", "eval_jaxpr"),  # jax2onnx, oryx
         ("jaxlite.as_jax.util", "full_lower"),  # quax, eformer
         ("jaxlite.lax.shaping", "canonicalize_shape=canonical_shape"),  # torchax

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import config, dtypes
+from jaxlite.core import dtypes
 from jaxlite.core.symbolic import is_symbolic
 from jaxlite.lax.shaping import canonical_axis as canonicalize_axis  # noqa: F401  torchax
 from jaxlite.numpy import api
@@ -81,14 +81,6 @@ class HashableFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.f(*args, **kwargs)
-
-
-class JaxprEqnContext:
-    """The options in force where an equation is made. Equations here have those that matter among their params."""
-
-    def __init__(self) -> None:
-        self.threefry_partitionable = config.threefry_partitionable.value
-        self.cur_abstract_mesh, self.xla_metadata = config.context_abstract_mesh.value, config.xla_words.value
 
 
 def _dtype(x: Any) -> Any:

@@ -128,7 +128,7 @@ class Jitted:
             if reason and abstract is None and is_eager():
                 traced.reason = reason  # logged with the compile that follows
             elif reason:
-                explain.tell("traced" if is_eager() else "traced inside another function:", traced.debug_info.location,
+                explain.tell("traced" if is_eager() else "traced inside another function:", traced.debug_info.func_src_info,
                              {"trace": traced.trace_seconds}, reason)
             if program is None:
                 program = self.programs.setdefault(key, traced)
@@ -201,7 +201,7 @@ class Jitted:
     def _trace(self, in_tree: Any, avals: tuple[Any, ...], static: tuple[Any, ...], named: tuple[Any, ...]) -> Program:
         fun, options = self.fun, self.options
         start = time.perf_counter()
-        debug = DebugInfo("jit", self.name, argument_names(fun, in_tree, options), source.function_location(fun))
+        debug = DebugInfo("jit", source.function_location(fun), argument_names(fun, in_tree, options))
         out_tree: Any = None
 
         def flat(*tracers: Any) -> list[Any]:
@@ -280,7 +280,7 @@ class Jitted:
                 if outs is not None:
                     program.ran_on_host = True
                     if program.reason:
-                        explain.tell("traced, and run by NumPy:", program.debug_info.location,
+                        explain.tell("traced, and run by NumPy:", program.debug_info.func_src_info,
                                      {"trace": program.trace_seconds}, program.reason)
                         program.reason = ""
                     return program.out_tree.unflatten(outs), None
@@ -330,7 +330,7 @@ class Jitted:
                         "of what is called again and again, and call `jit` once")
             return self._reason(key, program.in_tree, earlier)
 
-        message = recompilation.note(program.debug_info.location, program.trace_seconds + seconds, why)
+        message = recompilation.note(program.debug_info.func_src_info, program.trace_seconds + seconds, why)
         if message:
             recompilation.tell(message)
 

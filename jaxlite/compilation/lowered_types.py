@@ -200,7 +200,7 @@ def call_of_arrays(program: Any, leaves: Sequence[Any]) -> tuple[ClosedJaxpr, li
     outs = outs and spread_over_results(of_signature(program), outs)
     return (closed, arrays, ins and tuple(of_arguments(program, ins)),
             outs and (*outs, *[None] * (len(closed.out_avals) - len(outs))),
-            of_arguments(program, program.debug_info.arg_names).__getitem__)
+            of_arguments(program, program.debug_info.arg_names or ()).__getitem__)
 
 
 def runnable(program: Any) -> ClosedJaxpr:

@@ -198,7 +198,7 @@ class Program:
             names += ["ref"] * (len(runnable.out_avals) - len(names))
             lowered = execution.lower_jaxpr(runnable, self.name, platform, donated=self.donated_arrays,
                                             keep_unused=self.options.keep_unused, result_names=names,
-                                            argument_names=self.of_arrays(self.debug_info.arg_names), place=place,
+                                            argument_names=self.of_arrays(self.debug_info.arg_names or ()), place=place,
                                             layouts=self.layouts, kinds=self.kinds)
         warn_of_donated(lowered.unusable)
         return lowered
@@ -266,7 +266,7 @@ class Program:
                 made = execution.compile_lowered(lowered, closed, device, committed, options, self.trace_seconds, shortcut,
                                                  self.layouts, self.kinds)
         seconds["compile"] = made.compile_seconds
-        location, reason = self.debug_info.location, ""
+        location, reason = self.debug_info.func_src_info, ""
         if config.explain_cache_misses.value:
             reason = self.reason or ("traced before, compiled now" if self.layouts is None else
                                      "arguments or results have other memory layouts")
@@ -312,7 +312,7 @@ def _returned_ref(ref: Any, debug: DebugInfo) -> str:
     origin = (f"\n\nThe returned mutable array was passed in as the argument {debug.arg_name(arguments[0])}."
               if arguments and not made else
               f"\n\nThe returned mutable array was created on line {made}." if made else "")
-    return (f"function {debug.location or debug.function} traced for {debug.traced_for} returned a mutable array reference of "
+    return (f"function {debug.func_src_info} traced for {debug.traced_for} returned a mutable array reference of "
             f"type {ref.aval!r}, but mutable array references cannot be returned.{origin}")
 
 
@@ -333,7 +333,7 @@ def flatten_outputs(result: Any, debug: DebugInfo, is_leaf: Callable[[Any], bool
                 path = "".join(map(str, xla.pytree_registry.flatten_with_path(result)[0][index][0]))
                 kind = DescribedResult if isinstance(out, ShapeDtypeStruct) else TypeError
                 place = f" at output component {path}" if path else ""
-                function = debug.location or debug.function
+                function = debug.func_src_info
                 if debug.traced_for == "vmap":
                     raise kind(f"Output from batched function {out!r} with type {type(out)} is not a valid JAX type. The "
                                f"function {function} returned it{place}.") from None
@@ -346,7 +346,7 @@ def trace_call(traced_for: str, fun: Callable[..., Any], args: Sequence[Any], kw
                type_of: Callable[[Any], Any] = aval_of) -> tuple[Jaxpr, list[Any], list[Any], tuple[Any, Any]]:
     """Trace a call to a flat program: its jaxpr and consts, the leaves of `(args, kwargs)`, and the trees in and out."""
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
-    debug = DebugInfo(traced_for, source.function_name(fun), None, source.function_location(fun))
+    debug = DebugInfo(traced_for, source.function_location(fun))
     out_tree: Any = None
 
     def flat(*values: Any) -> list[Any]:

@@ -126,7 +126,7 @@ def pure_equation(primitive: Any, operands: Sequence[Any], avals: Sequence[Any],
         outs, effects = primitive.typed(list(avals), params)
         variables = [Var(aval) for aval in avals]  # of a Ref that comes twice, the second is not read
         outvars = [Var(aval) for aval in outs]
-        eqn = JaxprEqn(primitive, [variables[index] for index in same], outvars, params, effects)
+        eqn = JaxprEqn([variables[index] for index in same], outvars, primitive, params, effects)
         return discharge_jaxpr(ClosedJaxpr(Jaxpr([], variables, outvars, [eqn], effects), []))
 
     source = program_in(params)

@@ -346,7 +346,7 @@ def record(trace: StagingTrace, primitive: Any, args: Sequence[Any], params: dic
             atom.last = aval.mutable_qdd.cur_val
     outs = list(out) if primitive.multiple_results else [out]
     outvars = [new_var(aval) if aval.is_high else Var(aval) for aval in outs]
-    trace.eqns.append(JaxprEqn(primitive, atoms, outvars, params, frozenset(effects), source or trace.pinned or here()))
+    trace.eqns.append(JaxprEqn(atoms, outvars, primitive, params, frozenset(effects), source or trace.pinned or here()))
     if effects:
         trace.effects |= frozenset(effects)
     tracers = [trace._tracer(var) for var in outvars]

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, final
 
 import numpy as np
 
-from jaxlite.core import dtypes, source
+from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import AbstractValue, ShapedArray, high_types, layouts, typematch
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.errors import JaxprTypeError
@@ -67,24 +67,38 @@ Effects = frozenset[Any]
 no_effects: Effects = frozenset()
 
 
+class JaxprEqnContext:
+    """The options in force where an equation is made. Equations here have those that matter among their params."""
+
+    def __init__(self) -> None:
+        self.threefry_partitionable = config.threefry_partitionable.value
+        self.cur_abstract_mesh, self.xla_metadata = config.context_abstract_mesh.value, config.xla_words.value
+        self.manager = nullcontext()  # what is entered to run the equation
+
+
 class JaxprEqn:
     """One line of a jaxpr: `outvars = primitive[params] invars`."""
 
     __slots__ = ("primitive", "invars", "outvars", "params", "effects", "traceback")
 
-    def __init__(self, primitive: Any, invars: list[Atom], outvars: list[Var], params: dict[str, Any],
-                 effects: Effects = no_effects, traceback: Any = None):
+    def __init__(self, invars: list[Atom], outvars: list[Var], primitive: Any, params: dict[str, Any],
+                 effs: Effects = no_effects, source_info: Any = None, ctx: Any = None):  # `ctx` as in JAX; here params have it
         self.primitive = primitive
         self.invars = invars
         self.outvars = outvars
         self.params = params
-        self.effects = effects
-        self.traceback = traceback
+        self.effects = effs
+        self.traceback = source_info.handle() if type(source_info) is source.SourceInfo else source_info
 
     def replace(self, **changes: Any) -> JaxprEqn:
         """A copy with some fields replaced."""
-        fields = {name: getattr(self, name) for name in JaxprEqn.__slots__}
-        return JaxprEqn(**(fields | changes))
+        names = ("invars", "outvars", "primitive", "params", "effects")
+        fields = {name: getattr(self, name) for name in names} | {"source_info": self.traceback} | changes
+        return JaxprEqn(effs=fields.pop("effects"), **fields)
+
+    @property
+    def ctx(self) -> JaxprEqnContext:
+        return JaxprEqnContext()
 
     @property
     def source_info(self) -> source.SourceInfo:
@@ -103,23 +117,42 @@ class JaxprEqn:
 class DebugInfo:
     """Names for messages: the traced function, its arguments by pytree path, what traced it.
 
-    `arg_names` may be given as a function, which is called when a message needs them.
+    `func_src_info` is the function's name, and its place if it is known: `f at file.py:3`. `arg_names` may be given as a
+    function, which is called when a message needs them. Names that are None are not known.
     """
 
-    __slots__ = ("traced_for", "function", "_arg_names", "location")
+    __slots__ = ("traced_for", "func_src_info", "_arg_names", "result_paths")
 
-    def __init__(self, traced_for: str, function: str, arg_names: Any = None, location: str = ""):
-        self.traced_for, self.function, self._arg_names, self.location = traced_for, function, arg_names, location
+    def __init__(self, traced_for: str, func_src_info: str, arg_names: Any = None, result_paths: Any = None):
+        self.traced_for, self.func_src_info, self._arg_names = traced_for, func_src_info, arg_names
+        self.result_paths = result_paths
 
     @property
-    def arg_names(self) -> tuple[str, ...]:
+    def arg_names(self) -> tuple[str, ...] | None:
         if callable(self._arg_names):
             self._arg_names = self._arg_names()
-        return tuple(self._arg_names or ())
+        return None if self._arg_names is None else tuple(self._arg_names)
+
+    def safe_arg_names(self, expected_count: int) -> tuple[str, ...]:
+        """The names of so many arguments, or empty ones if they are not known."""
+        return _counted(self.arg_names, expected_count)
+
+    def safe_result_paths(self, expected_count: int) -> tuple[str, ...]:
+        """The paths of so many results, or empty ones if they are not known."""
+        return _counted(self.result_paths, expected_count)
+
+    def _replace(self, **changes: Any) -> DebugInfo:
+        names = ("traced_for", "func_src_info", "result_paths")
+        fields = {name: getattr(self, name) for name in names} | {"arg_names": self._arg_names}
+        return DebugInfo(**(fields | changes))
+
+    def with_unknown_names(self) -> DebugInfo:
+        """For a program with other arguments and results."""
+        return self._replace(arg_names=None, result_paths=None)
 
     @property
     def func_name(self) -> str:
-        return self.func_src_info.split(" ")[0]
+        return self.func_src_info.partition(" at ")[0]
 
     @property
     def func_filename(self) -> str | None:
@@ -131,20 +164,22 @@ class DebugInfo:
         return int(line) if line.isdecimal() else None
 
     def _place(self) -> tuple[str, str, str]:
-        return self.location.partition(" at ")[2].rpartition(":")
-
-    @property
-    def func_src_info(self) -> str:
-        """The function and its place, as libraries ask for it."""
-        return self.location or self.function
+        return self.func_src_info.partition(" at ")[2].rpartition(":")
 
     def arg_name(self, index: int) -> str:
         """The name of an argument, or its number, to stand behind the word."""
-        names = self.arg_names
+        names = self.arg_names or ()
         return names[index] if index < len(names) else str(index)
 
     def __repr__(self) -> str:
         return f"{self.func_src_info} for {self.traced_for}"
+
+
+def _counted(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    if names is None:
+        return ("",) * count
+    assert len(names) == count, f"{len(names)} names for {count} values: {names}"
+    return tuple(names)
 
 
 class Jaxpr:
@@ -406,6 +441,8 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, before: Callable
     Returns: the flat list of outputs.
     """
     if len(args) != len(jaxpr.invars) or len(consts) != len(jaxpr.constvars):
+        if xla.VERSION >= (0, 12) and len(args) + len(consts) == len(jaxpr.invars) + len(jaxpr.constvars):
+            return eval_jaxpr(with_constvars(jaxpr, len(consts)), consts, *args, before=before)
         raise TypeError(
             f"eval_jaxpr: the program takes {len(jaxpr.constvars)} consts and {len(jaxpr.invars)} arguments, "
             f"got {len(consts)} and {len(args)}"
@@ -433,6 +470,14 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, before: Callable
         else:
             env[eqn.outvars[0]] = outs
     return [read(atom) for atom in jaxpr.outvars]
+
+
+def with_constvars(jaxpr: Jaxpr, count: int) -> Jaxpr:
+    """The same program, whose first `count` inputs, constvars before invars, are its constvars."""
+    if count == len(jaxpr.constvars):
+        return jaxpr
+    inputs = jaxpr.constvars + jaxpr.invars
+    return jaxpr.replace(constvars=inputs[:count], invars=inputs[count:])
 
 
 def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr) -> Any:

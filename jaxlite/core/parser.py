@@ -352,7 +352,7 @@ class _Parser(TypeReader):
             var = Var(aval.strip_weak_type() if said is None else said)
             scope[token.text] = var
             outvars.append(var)
-        return JaxprEqn(primitive, invars, outvars, params, effects)
+        return JaxprEqn(invars, outvars, primitive, params, effects)
 
     def laid_out(self, primitive: Any, avals: list[Any], params: dict[str, Any], outs: list[tuple[Token, Any]]) -> Any:
         """What the primitive's typing gives, with a sharding among the params if the type of the result asks for one."""

@@ -13,6 +13,7 @@ from functools import wraps
 from typing import Any
 
 from jaxlite.core import source
+from jaxlite.core.source import Scoped
 from jaxlite.core.tracing import state
 
 
@@ -31,30 +32,6 @@ class Words(str):
 def words_alone(names: tuple[str, ...]) -> tuple[str, ...]:
     """The frontend attributes among the names of scopes, without the names."""
     return tuple(each for each in names if type(each) is Words)
-
-
-class Scoped:
-    """A traceback handle and the names of the scopes around it, outermost first."""
-
-    __slots__ = ("traceback", "names")
-
-    def __init__(self, traceback: Any, names: tuple[str, ...]):
-        self.traceback, self.names = traceback, names
-
-    @property
-    def frames(self) -> Any:
-        return self.traceback.frames
-
-    @property
-    def words(self) -> dict[str, str]:
-        """The frontend attributes that stand among the names."""
-        return {name: text for each in self.names if type(each) is Words for name, text in each.words}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Scoped) and (self.traceback, self.names) == (other.traceback, other.names)
-
-    def __hash__(self) -> int:
-        return hash((self.traceback, self.names))
 
 
 _lock = threading.Lock()

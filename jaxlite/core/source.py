@@ -155,6 +155,30 @@ class NameStack(tuple[str, ...]):
         return "/".join(self)
 
 
+class Scoped:
+    """A traceback handle and the names of the scopes around it, outermost first."""
+
+    __slots__ = ("traceback", "names")
+
+    def __init__(self, traceback: Any, names: tuple[str, ...]):
+        self.traceback, self.names = traceback, names
+
+    @property
+    def frames(self) -> Any:
+        return self.traceback.frames
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The frontend attributes that stand among the names."""
+        return {name: text for each in self.names if hasattr(each, "words") for name, text in each.words}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scoped) and (self.traceback, self.names) == (other.traceback, other.names)
+
+    def __hash__(self) -> int:
+        return hash((self.traceback, self.names))
+
+
 class SourceInfo(NamedTuple):
     """Where an equation comes from: a traceback handle, and the scopes around."""
 
@@ -167,3 +191,7 @@ class SourceInfo(NamedTuple):
         names = getattr(traceback, "names", ())
         shown = NameStack(each for each in names if not hasattr(each, "words"))
         return SourceInfo(getattr(traceback, "traceback", traceback), shown)
+
+    def handle(self) -> Any:
+        """What `of` was given: the traceback, with the names if there are some."""
+        return Scoped(self.traceback, tuple(self.name_stack)) if self.name_stack else self.traceback

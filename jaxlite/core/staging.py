@@ -206,7 +206,7 @@ class StagingTrace(Trace):
             return self.record(primitive, args, primitive.widen(params, avals))
         if primitive.multiple_results:
             outvars = [Var(aval) if not aval.is_high else high().new_var(aval) for aval in out]
-            self.eqns.append(JaxprEqn(primitive, invars, outvars, params, effects, self.pinned or source.here()))
+            self.eqns.append(JaxprEqn(invars, outvars, primitive, params, effects, self.pinned or source.here()))
             if effects:
                 self.effects |= effects
                 if high_types.exist:
@@ -335,7 +335,7 @@ def varying_outputs(jaxpr: Jaxpr, wanted: Sequence[frozenset[Any]]) -> Jaxpr:
         missing = tuple(sorted(vma - atom.aval.vma, key=str))
         if missing:
             outvars[index] = var = Var(varying(atom.aval, atom.aval.vma | vma))
-            eqns.append(JaxprEqn(pvary_p, [atom], [var], {"axes": missing}, no_effects, source.here()))
+            eqns.append(JaxprEqn([atom], [var], pvary_p, {"axes": missing}, no_effects, source.here()))
     return jaxpr.replace(eqns=eqns, outvars=outvars)
 
 

@@ -117,7 +117,7 @@ class _Partition:
             return tree_leaves(lower(*self.in_tree.unflatten(tracers)))
 
         with inside(mesh, frozenset(mesh.axis_names), False):
-            jaxpr, consts = trace_to_jaxpr(flat, in_avals, DebugInfo("custom_partitioning", "lower_fn", None, ""))
+            jaxpr, consts = trace_to_jaxpr(flat, in_avals, DebugInfo("custom_partitioning", "lower_fn"))
         return ClosedJaxpr(jaxpr, consts)
 
 

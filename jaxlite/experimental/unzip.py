@@ -73,7 +73,7 @@ def nest(f: Callable, *, scope: Any) -> Callable:
     {'one': {'y': Array(2, dtype=int32, weak_type=True)}, 'two': {'y': Array(4, dtype=int32, weak_type=True)}}
     """
     check_callable(f)
-    debug = DebugInfo("nest", source.function_name(f), None, source.function_location(f))
+    debug = DebugInfo("nest", source.function_location(f))
 
     def nested(*args: Any, **kwargs: Any) -> Any:
         if is_eager():
@@ -213,7 +213,7 @@ def _split(f: Callable, tag: Any, positions: set[int], args: tuple[Any, ...],
            kwargs: dict[str, Any]) -> tuple[Callable, Callable]:
     leaves, in_tree = tree_flatten((args, {}))
     names = argument_names(f, in_tree, None)
-    debug = DebugInfo("unzip", source.function_name(f), names, source.function_location(f))
+    debug = DebugInfo("unzip", source.function_location(f), names)
     out_tree: Any = None
 
     def flat(*tracers: Any) -> list[Any]:
@@ -276,13 +276,14 @@ def _split(f: Callable, tag: Any, positions: set[int], args: tuple[Any, ...],
                 value = value[part]
             given, tree = tree_flatten(value)
             if tree != eqn.params["tree"]:
-                raise ValueError(f"the parameter {path[-1]!r} of {debug.function} is a pytree {eqn.params['tree']}, got {tree}")
+                raise ValueError(f"the parameter {path[-1]!r} of {debug.func_name} is a pytree {eqn.params['tree']}, "
+                                 f"got {tree}")
             env.update(zip(eqn.outvars, given, strict=True))
         apply_steps.run(env)
         return out_tree.unflatten([atom.val if type(atom) is Literal else env[atom] for atom in results])
 
     for half, suffix in ((init, "init"), (apply, "apply")):
-        half.__name__ = half.__qualname__ = f"{debug.function}_{suffix}"
+        half.__name__ = half.__qualname__ = f"{debug.func_name}_{suffix}"
     return init, apply
 
 
@@ -337,7 +338,7 @@ def _no_cut(debug: DebugInfo, tag: Any, key: tuple[int, Var], eqns: list[JaxprEq
     argument = debug.arg_name(index)
     what = [f"result{''.join(map(str, path))}" for path, atom in zip(leaf_paths(out_tree), results, strict=True)
             if atom in reached]
-    text += f"\nIn {debug.location or debug.function}, {what[0] if what else 'an effect'} depends on the key argument " \
+    text += f"\nIn {debug.func_src_info}, {what[0] if what else 'an effect'} depends on the key argument " \
             f"{argument} other than through values that are sown with tag {tag!r}"
     if first is not None:
         text += f"; the first operation on the way is {first.primitive.name} at {first.source_line}"

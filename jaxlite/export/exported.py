@@ -413,7 +413,7 @@ def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence
     wanted: list[Any] = [var.aval for var in jaxpr.constvars]
     constants = [const.astype(aval.dtype, copy=False) if aval.dtype != const.dtype and const.dtype.kind in "iufc" else const
                  for const, aval in zip(constants, wanted, strict=True)]  # 64 bits without x64
-    names = list(program.debug_info.arg_names)
+    names = list(program.debug_info.arg_names or ())
     names += [""] * (len(jaxpr.invars) - len(names))
     results = ["result" + "".join(map(str, path)) for path in leaf_paths(program.out_tree)]
     allowed = [target for check in disabled if (target := check.is_custom_call())]

@@ -21,7 +21,7 @@ def debug_info(traced_for: str, fun: Callable, args: Sequence[Any], kwargs: dict
         named = {name: value for name, value in kwargs.items() if name not in static_argnames}
         return [keystr(path) for path, _ in tree_flatten_with_path((dynamic, named))[0]]
 
-    return DebugInfo(traced_for, source.function_name(fun), names, source.function_location(fun))
+    return DebugInfo(traced_for, source.function_location(fun), names)
 
 
 @transformation_with_aux2

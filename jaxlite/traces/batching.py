@@ -65,6 +65,16 @@ class BatchTracer(Tracer):
             self.dim = spec_of(aval, dim)
             high().make_high(self)
 
+    @property
+    def val(self) -> Any:
+        """`value`, by JAX's name."""
+        return self.value
+
+    @property
+    def batch_dim(self) -> Any:
+        """`dim`, by JAX's name."""
+        return self.dim
+
     def history(self) -> Any:
         if isinstance(self.value, Tracer):
             yield from self.value.history()
@@ -181,7 +191,7 @@ def over_leading_axis(fun: Callable[..., Any], *args: Any) -> Any:
     """`fun` of pytrees mapped over axis 0 of all leaves of its arguments; results have the mapped axis in front."""
     leaves, tree = _registry.flatten(args)
     axis = Axis(aval_of(leaves[0]).shape[0])
-    debug = DebugInfo("vmap", source.function_name(fun), None, source.function_location(fun))
+    debug = DebugInfo("vmap", source.function_location(fun))
     out_tree: Any = None
 
     def flat(*values: Any) -> list[Any]:

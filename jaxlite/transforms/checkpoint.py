@@ -54,7 +54,7 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool = True, policy:
         fixed_kwargs = {name: kwargs.pop(name) for name in names if name in kwargs}
         dynamic = tuple(arg for index, arg in enumerate(args) if index not in fixed)
         leaves, tree = tree_flatten((dynamic, kwargs))
-        debug = DebugInfo("checkpoint", source.function_name(fun), None, source.function_location(fun))
+        debug = DebugInfo("checkpoint", source.function_location(fun))
         out_tree: Any = None
 
         def flat(*values: Any) -> list[Any]:
@@ -193,7 +193,7 @@ def _remembered(kind: str, settings: Any, decide: Callable[[Any, dict[str, Any]]
 def saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> list[tuple[Any, str]]:
     """The types of the values that reverse mode keeps, and where each comes from."""
     leaves, tree = tree_flatten((args, kwargs))
-    debug = DebugInfo("saved_residuals", source.function_name(f), None, source.function_location(f))
+    debug = DebugInfo("saved_residuals", source.function_location(f))
     found: list[tuple[Any, str]] = []
 
     def flat(*values: Any) -> Sequence[Any]:

@@ -134,7 +134,7 @@ class _Custom:
 
     def _flat(self, static: list[Any], in_tree: Any, result: _Result) -> Callable[..., list[Any]]:
         """The function, of flat values."""
-        debug = DebugInfo(self._kind, source.function_name(self.fun), None, source.function_location(self.fun))
+        debug = DebugInfo(self._kind, source.function_location(self.fun))
 
         def flat(*values: Any) -> list[Any]:
             dynamic = tree_unflatten(in_tree, values)

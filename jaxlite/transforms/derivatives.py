@@ -46,7 +46,7 @@ from jaxlite.transforms.gradient_targets import VJP, NotNeeded, NotSaveable, Pus
 
 
 def _debug(name: str, fun: Callable) -> DebugInfo:
-    return DebugInfo(name, source.function_name(fun), None, source.function_location(fun))
+    return DebugInfo(name, source.function_location(fun))
 
 
 class _Flat:
@@ -329,17 +329,17 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool, save
     @boundary
     def pull_back(args_res: list[Any], opaque: list[Any], cotangent: Any, *more: Any, targets: Sequence[Any] = ()) -> Any:
         if more:
-            raise TypeError(f"The function returned by `jaxlite.vjp` applied to {flat.debug.function} was called with "
+            raise TypeError(f"The function returned by `jaxlite.vjp` applied to {flat.debug.func_name} was called with "
                             f"{1 + len(more)} arguments, but takes one, of the structure of the single value that the "
                             "differentiated function returns: for `return x, y` it is called as pull((x_bar, y_bar)).")
         residuals = _joined_residuals(places, args_res, opaque, tree)
         if not is_kept:
             paths = [keystr(path) for path, _ in tree_flatten_with_path(tree_unflatten(tree, range(len(avals))))[0]]
-            _check_restored(flat.debug.location or flat.debug.function, own, residuals, paths)
+            _check_restored(flat.debug.func_src_info, own, residuals, paths)
         return _pull_back(jaxpr, nonzero_out, nonzero, avals, tree, out_tree, out_avals, residuals, cotangent, targets)
 
     made: Any = pull_back
-    made.in_tree, made.function, made.avals, made.refs = tree, flat.debug.location or flat.debug.function, avals, ()
+    made.in_tree, made.function, made.avals, made.refs = tree, flat.debug.func_src_info, avals, ()
     made.out_tree, made.nonzero_out = out_tree, nonzero_out
     pull = VJP(pull_back, args_res, opaque)
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])

@@ -186,8 +186,8 @@ class _Call:
         avals = [aval_of(leaf) for leaf in leaves]
         specs = self._inferred(avals) if self.in_specs is _INFER else self._flat_specs("in_specs", self.in_specs, args)
         self._check_axes("in_specs", specs)
-        debug = DebugInfo("shard_map", self.name, argument_names(self.fun, tree_flatten((args, {}))[1], None),
-                          source.function_location(self.fun))
+        debug = DebugInfo("shard_map", source.function_location(self.fun),
+                          argument_names(self.fun, tree_flatten((args, {}))[1], None))
         for index, (aval, spec) in enumerate(zip(avals, specs, strict=True)):
             self._check_argument(index, aval, spec, args, debug)
         traced = self._find(tree, avals, specs, debug)

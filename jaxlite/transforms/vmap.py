@@ -120,7 +120,7 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
         size = _mapped_size(args, kwargs, avals, flat_axes, axis_size)
         dims = [None if aval is None else axis if aval.is_high else axis % aval.ndim
                 for axis, aval in zip(flat_axes, avals, strict=True)]
-        debug = DebugInfo("vmap", source.function_name(fun), None, source.function_location(fun))
+        debug = DebugInfo("vmap", source.function_location(fun))
         out_tree: Any = None
         trace: Any = None
 

@@ -304,12 +304,12 @@ def program(*eqns: JaxprEqn, ins: Any = (), outs: Any = ()) -> Jaxpr:
 
 def ill_formed() -> dict[str, tuple[Jaxpr, str]]:
     x, y, z = Var(F32), Var(F32), Var(VEC)
-    sin = lambda a, b: JaxprEqn(sin_p, [a], [b], {})
+    sin = lambda a, b: JaxprEqn([a], [b], sin_p, {})
     one = Literal(1.0, F32)
     const = Var(VEC)
     closes = Jaxpr([const], [], [const], [])
     takes_vec = program(sin(z, w := Var(VEC)), ins=[z], outs=[w])
-    call = lambda jaxpr, ins, outs: JaxprEqn(jit_p, ins, outs, {"jaxpr": ClosedJaxpr(jaxpr, [0] * len(jaxpr.constvars)),
+    call = lambda jaxpr, ins, outs: JaxprEqn(ins, outs, jit_p, {"jaxpr": ClosedJaxpr(jaxpr, [0] * len(jaxpr.constvars)),
                                                                "name": "f"})
     return {
         "read before bound": (program(sin(y, x), outs=[x]), r"equation 0 \(sin\): Var.* is read but nothing bound it"),
@@ -324,10 +324,10 @@ def ill_formed() -> dict[str, tuple[Jaxpr, str]]:
         "float in an int literal": (program(outs=[Literal(1.5, I32)]), "literal 1.5 does not have the type"),
         "int in a bool literal": (program(outs=[Literal(1, ShapedArray((), np.dtype(bool)))]), "literal 1"),
         "wrong output type": (program(sin(x, z), ins=[x]), r"equation 0 \(sin\): output is float32\[3\], its primitive"),
-        "too many outputs": (program(JaxprEqn(sin_p, [x], [y, Var(F32)], {}), ins=[x]), "has 2 outputs, .* gives 1"),
-        "ill-typed": (program(JaxprEqn(add_p, [x, Literal(1, I32)], [y], {}), ins=[x]),
+        "too many outputs": (program(JaxprEqn([x], [y, Var(F32)], sin_p, {}), ins=[x]), "has 2 outputs, .* gives 1"),
+        "ill-typed": (program(JaxprEqn([x, Literal(1, I32)], [y], add_p, {}), ins=[x]),
                       r"equation 0 \(add\) is ill-typed.*same dtypes"),
-        "missing operand": (program(JaxprEqn(split_p, [], [], {"where": 1})), "is ill-typed"),
+        "missing operand": (program(JaxprEqn([], [], split_p, {"where": 1})), "is ill-typed"),
         "sub-jaxpr ill-formed": (program(call(program(sin(y, x)), [], [])), "is read but nothing bound it"),
         "sub-jaxpr closes over a value": (program(call(closes, [], [Var(VEC)])), "closes over 1 values"),
         "operands do not fit the sub-jaxpr": (program(call(takes_vec, [x], [Var(VEC)]), ins=[x]),
@@ -348,15 +348,15 @@ def test_check_jaxpr_accepts() -> None:
     weak = ShapedArray((), np.dtype("float32"), True)
     x, y, z = Var(F32), Var(weak), Var(VEC)
     check_jaxpr(Jaxpr([z], [x], [x, x, z, Literal(1, I32)], [
-        JaxprEqn(sin_p, [x], [y], {}),  # types that differ only in being weak
-        JaxprEqn(sin_p, [x], [DropVar(F32)], {}),
-        JaxprEqn(mul_p, [z, Literal(np.float64(2), F32)], [DropVar(VEC)], {}),
-        JaxprEqn(add_p, [Literal(3, ShapedArray((), np.dtype("uint8"))), Literal(np.uint8(3), ShapedArray(
-            (), np.dtype("uint8")))], [DropVar(ShapedArray((), np.dtype("uint8")))], {}),
+        JaxprEqn([x], [y], sin_p, {}),  # types that differ only in being weak
+        JaxprEqn([x], [DropVar(F32)], sin_p, {}),
+        JaxprEqn([z, Literal(np.float64(2), F32)], [DropVar(VEC)], mul_p, {}),
+        JaxprEqn([Literal(3, ShapedArray((), np.dtype("uint8"))), Literal(np.uint8(3), ShapedArray(
+            (), np.dtype("uint8")))], [DropVar(ShapedArray((), np.dtype("uint8")))], add_p, {}),
     ]))
     check_jaxpr(Jaxpr([], [], [], []))
     drop = DropVar(F32)
-    check_jaxpr(Jaxpr([], [x], [x], [JaxprEqn(sin_p, [x], [drop], {}), JaxprEqn(sin_p, [x], [drop], {})]))
+    check_jaxpr(Jaxpr([], [x], [x], [JaxprEqn([x], [drop], sin_p, {}), JaxprEqn([x], [drop], sin_p, {})]))
 
 
 def test_enable_checks_checks_every_trace() -> None:
@@ -386,6 +386,43 @@ def test_closed_jaxprs_show_what_is_inside() -> None:
         assert isinstance(each, extend.core.Jaxpr) is (newer or each is jaxpr)
     again = extend.core.ClosedJaxpr(jaxpr, closed.consts)
     assert str(again) == str(closed) and extend.core.jaxpr_as_fun(again)(ABC)[0].shape == (3,)
+
+
+def test_programs_are_rewritten() -> None:
+    """With new equations, as libraries make them that write out, join and reduce equations."""
+    closed = jaxlite.make_jaxpr(lambda x: jaxlite.named_call(lax.sin, name="ours")(x) + ABC)(VEC)
+    core, sin = extend.core, closed.eqns[0]
+    info = sin.source_info
+    cos = core.JaxprEqn(sin.invars, sin.outvars, lax.cos_p, sin.params, set(), info, sin.ctx)
+    again = cos.replace(source_info=info, ctx=sin.ctx, effects=sin.effects)
+    assert again.source_info == info and str(again) == str(cos) and again.primitive is lax.cos_p
+    assert list(info.name_stack) == ["ours"] and sin.source_line == cos.source_line
+    with again.ctx.manager:
+        names = closed.debug_info.with_unknown_names()
+    program = core.Jaxpr(closed.constvars, closed.invars, closed.outvars, [again, *closed.eqns[1:]], debug_info=names)
+    whole = core.ClosedJaxpr(program, closed.consts)
+    assert (len(whole.constvars), len(whole.invars)) == (1, 1)
+    np.testing.assert_allclose(core.jaxpr_as_fun(whole)(ABC)[0], np.cos(ABC) + ABC, rtol=1e-6)
+    np.testing.assert_allclose(eval_jaxpr(program, closed.consts, ABC)[0], np.cos(ABC) + ABC, rtol=1e-6)
+    newer = xla.VERSION >= (0, 12)  # where inputs without a constant are arguments
+    assert (len(program.constvars), len(program.invars)) == ((0, 2) if newer else (1, 1))
+    if newer:
+        np.testing.assert_allclose(eval_jaxpr(whole.jaxpr, [], ABC, ABC)[0], np.cos(ABC) + ABC, rtol=1e-6)
+    else:
+        with pytest.raises(TypeError, match="takes 1 consts and 1 arguments, got 0 and 2"):
+            eval_jaxpr(whole.jaxpr, [], ABC, ABC)
+
+
+def test_names_of_a_program_may_be_unknown() -> None:
+    info = extend.core.DebugInfo("pass", "f at a.py:3", ("x",), ("result",))
+    assert (info.func_name, info.func_filename, info.func_lineno) == ("f", "a.py", 3)
+    assert info.safe_arg_names(1) == ("x",) and info.safe_result_paths(1) == ("result",)
+    with pytest.raises(AssertionError, match="1 names for 2 values"):
+        info.safe_arg_names(2)
+    unknown = info.with_unknown_names()
+    assert (unknown.traced_for, unknown.func_src_info) == ("pass", "f at a.py:3")
+    assert unknown.arg_names is None and unknown.result_paths is None
+    assert unknown.safe_arg_names(2) == ("", "") and unknown.safe_result_paths(1) == ("",)
 
 
 def test_arguments_of_a_function_that_is_gone_have_their_names():

@@ -36,7 +36,7 @@ class Op:
 
 
 def line(primitive: str, invars: list[Any], outvars: list[Var], /, **params: Any) -> JaxprEqn:
-    return JaxprEqn(Op(primitive), invars, outvars, params)
+    return JaxprEqn(invars, outvars, Op(primitive), params)
 
 
 def var(aval: Any = F32) -> Var:

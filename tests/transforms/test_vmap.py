@@ -52,6 +52,12 @@ def test_pytrees_and_prefixes():
     near(tree, 2 * B.T)
 
 
+def test_a_traced_value_tells_its_axis():
+    seen = []
+    jax.vmap(lambda x: seen.append((x.batch_dim, x.val.shape, x.shape)), in_axes=1)(A)
+    assert seen == [(1, (4, 3), (4,))]
+
+
 def test_results_that_do_not_vary():
     near(jax.vmap(lambda x: 1.0)(A), np.ones(4))
     near(jax.vmap(lambda x: V, out_axes=None)(A), V)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jaxlite.core.jaxpr import ClosedJaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, with_constvars
 from jaxlite.core.jaxpr import Jaxpr as OpenJaxpr
 
 
@@ -18,11 +18,15 @@ class _Either(type):
 
 
 class Jaxpr(metaclass=_Either):
-    """A program: `Jaxpr(constvars, invars, outvars, eqns, ...)`, or `Jaxpr(program, consts)` for one with its constants."""
+    """A program: `Jaxpr(constvars, invars, outvars, eqns, ...)`, or `Jaxpr(program, consts)` for one with its constants.
+
+    Inputs without a constant are arguments, constvars too.
+    """
 
     def __new__(cls, constvars: Any, invars: Any = None, outvars: Any = None, eqns: Any = None, effects: Any = frozenset(),
                 debug_info: Any = None, is_high: bool = False, consts: Sequence[Any] | None = None) -> Any:
         if isinstance(constvars, Jaxpr):
-            return ClosedJaxpr(constvars.jaxpr, (invars if consts is None else consts) or ())  # type: ignore[attr-defined]
-        jaxpr = OpenJaxpr(constvars, invars, outvars, eqns, effects, debug_info)
+            consts = (invars if consts is None else consts) or ()
+            return ClosedJaxpr(with_constvars(constvars.jaxpr, len(consts)), consts)  # type: ignore[attr-defined]
+        jaxpr = with_constvars(OpenJaxpr(constvars, invars, outvars, eqns, effects, debug_info), len(consts or ()))
         return jaxpr if consts is None else ClosedJaxpr(jaxpr, consts)

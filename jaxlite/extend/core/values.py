@@ -106,5 +106,4 @@ def gensym(suffix: str = "") -> Callable[[AbstractValue], Var]:
 def new_jaxpr_eqn(invars: Sequence[Any], outvars: Sequence[Any], primitive: Any, params: dict[str, Any],
                   effects: Any = no_effects, source_info: Any = None, ctx: Any = None) -> JaxprEqn:
     """An equation."""
-    return JaxprEqn(primitive, list(invars), list(outvars), params, frozenset(effects),
-                    getattr(source_info, "traceback", source_info))
+    return JaxprEqn(list(invars), list(outvars), primitive, params, frozenset(effects), source_info, ctx)

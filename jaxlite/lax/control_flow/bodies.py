@@ -79,8 +79,7 @@ def trace_body(fun: Callable, in_tree, avals: Sequence[Any], traced_for: str,
 
 
 def _trace(fun: Callable, in_tree, avals: Sequence[Any], traced_for: str, call: Callable | None) -> Body:
-    debug = DebugInfo(traced_for, source.function_name(fun), argument_names(fun, in_tree, None),
-                      source.function_location(fun))
+    debug = DebugInfo(traced_for, source.function_location(fun), argument_names(fun, in_tree, None))
     out_tree: Any = None
 
     def flat(*tracers) -> list[Any]:

@@ -563,7 +563,7 @@ def _as_one_loop(avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
         raise NotImplementedError("a while loop of one condition is lowered by its rule")
     inputs, outs = list(map(Var, avals)), list(map(Var, params["body_jaxpr"].out_avals))
     effects = params["cond_jaxpr"].effects | params["body_jaxpr"].effects
-    eqn = until_all_stop(JaxprEqn(while_p, [*inputs], outs, params, effects))
+    eqn = until_all_stop(JaxprEqn([*inputs], outs, while_p, params, effects))
     return ClosedJaxpr(Jaxpr([], inputs, outs, [eqn], effects), [])
 
 

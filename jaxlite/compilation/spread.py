@@ -108,7 +108,7 @@ def as_sharding(given: Any, what: str, who: str, or_entered: bool = False) -> An
 def checked(given: Any, what: str) -> tuple[Any, ...]:
     """A tree of shardings that `jit` was given, as a part of keys.
 
-    Raises: TypeError for a leaf that is none, ValueError for an argument of which XLA may choose how it is cut.
+    Raises: TypeError for a leaf that is none, ValueError for one along whose axes XLA may choose how to cut.
     """
     leaves, tree = tree_flatten(given, is_place)
     for leaf in leaves:
@@ -117,9 +117,10 @@ def checked(given: Any, what: str) -> tuple[Any, ...]:
                             f"{leaf!r} of type {type(leaf)}, which is no Sharding either")
         sharding = leaf.sharding if isinstance(leaf, shardings.Format) else leaf
         spec = getattr(sharding, "spec", sharding)
-        if what == "in_shardings" and isinstance(spec, shardings.PartitionSpec) and shardings.UNCONSTRAINED in spec:
-            raise ValueError(f"Unconstrained dims are not allowed when passed to in_shardings: {leaf}. None leaves an argument "
-                             "as it comes")
+        if isinstance(spec, shardings.PartitionSpec) and shardings.UNCONSTRAINED in spec:
+            hint = ("None leaves an argument as it comes" if what == "in_shardings" else
+                    "None leaves a result to XLA, and with_sharding_constraint takes such a spec")
+            raise ValueError(f"Unconstrained dims are not allowed when passed to {what}: {leaf}. {hint}")
     return (*leaves, tree)
 
 

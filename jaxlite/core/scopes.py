@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ContextDecorator
-from functools import wraps
 from typing import Any
 
 from jaxlite.core import source
@@ -51,7 +49,7 @@ def _count(change: int) -> None:
         source.here = _scoped_traceback if _open else source.current_traceback
 
 
-class named_scope(ContextDecorator):
+class named_scope:
     """A name for the operations of a `with` block or, as a decorator, of a function.
 
     It shows in lowered programs, in dumps and in profiles, and changes nothing else. Scopes nest: the names are joined by
@@ -85,14 +83,15 @@ class named_scope(ContextDecorator):
         _count(-1)
         state.scopes = state.scopes[:-1]
 
+    def __call__(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        @source.wraps(fun)
+        def named(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return fun(*args, **kwargs)
+
+        return named
+
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
     """A function whose operations are in a `named_scope`, by default of the function's name."""
-    name = source.function_name(fun) if name is None else name
-
-    @wraps(fun)
-    def named(*args: Any, **kwargs: Any) -> Any:
-        with named_scope(name):
-            return fun(*args, **kwargs)
-
-    return named
+    return named_scope(source.function_name(fun) if name is None else name)(fun)

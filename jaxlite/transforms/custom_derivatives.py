@@ -40,6 +40,7 @@ from jaxlite.traces.jvp import Zero, instantiate, tangent_aval
 _remat_opt = loader("jaxlite.traces.remat_opt")
 _own_residuals = loader("jaxlite.traces.own_residuals")
 _accumulators = loader("jaxlite.transforms.accumulators")
+_parallel = loader("jaxlite.lax.parallel")
 
 
 
@@ -428,9 +429,10 @@ class custom_vjp(_Custom):
         assert user_fwd is not None and user_bwd is not None
         name = source.function_name(self.fun)
         residual_tree: Any = None
+        out_axes: list[Any] = []
 
         def fwd(primals: Sequence[Any], perturbed: Sequence[bool]) -> tuple[list[Any], list[Any]]:
-            nonlocal residual_tree
+            nonlocal residual_tree, out_axes
             primals = _arrays(primals)
             values: Sequence[Any] = primals
             if symbolic:
@@ -456,12 +458,16 @@ class custom_vjp(_Custom):
                     raise TypeError(f"Custom VJP fwd rule {source.function_name(user_fwd)} for function {name} must produce "
                                     f"outputs of the function's own types: got {given}, expected {aval}.")
             residuals, residual_tree = tree_flatten(result[1])
+            out_axes = [aval_of(out).vma for out in outs]
             return outs, residuals
 
         with_logs, with_accums = self.with_logs, self.with_accums
 
         def bwd(residuals: Sequence[Any], cotangents: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
             given = _symbolic(cotangents) if symbolic else [instantiate(cotangent) for cotangent in cotangents]
+            if any(out_axes):  # those that are the same on all devices, such as ones, are given as the results' types say
+                given = [_parallel().vary(each, axes) if axes and type(each) is not SymbolicZero else each
+                         for each, axes in zip(given, out_axes, strict=True)]
             operands = (*static, tree_unflatten(residual_tree, residuals), tree_unflatten(expected.tree, given))
             if with_accums:
                 accums = list(map(_accumulators().accumulator, in_avals, targets))
@@ -580,12 +586,16 @@ def _checked_cotangents(outs: list[Any], in_tree: Any, in_avals: list[Any], name
         kind, own = dtypes.kind(expected.dtype), dtypes.kind(given.dtype)
         if given.shape == expected.shape and given.dtype != expected.dtype and kind == own and kind in "fc":
             out, given = convert(out, expected.dtype, False), expected  # rules of mixed precision give other widths
-        if (given.shape, given.dtype) != (expected.shape, expected.dtype):
+        differing = next((word for word, ours, theirs in (
+            ("shapes", given.shape, expected.shape), ("dtypes", given.dtype, expected.dtype),
+            ("manual axis types", given.vma, expected.vma)) if ours != theirs), None)
+        if differing is not None:
+            hint = ("" if differing != "manual axis types" else " An argument that is the same along a mesh axis needs "
+                    "jax.lax.psum of its cotangent; a cotangent that is the same becomes one that varies by jax.lax.pcast.")
             raise ValueError("Custom VJP bwd rule must produce an output with the same type as the args tuple of the "
                              f"primal function, but at output{path} the bwd rule produced an output of type {_long(given)} "
-                             f"corresponding to an input of type {_long(aval)}, so the "
-                             f"{'shapes' if given.shape != expected.shape else 'dtypes'} do not match\n"
-                             f"The rule is {bwd_name}, of the function {name}.")
+                             f"corresponding to an input of type {_long(aval)}, so the {differing} do not match\n"
+                             f"The rule is {bwd_name}, of the function {name}.{hint}")
         checked.append(out)
     return checked
 

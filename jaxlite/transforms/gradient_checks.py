@@ -55,13 +55,26 @@ def _wide(value: Any) -> Any:
     return np.complex128 if dtypes.kind(aval_of(value).dtype) == "c" else np.float64
 
 
-def _compare(actual: Any, expected: Any, atol: Tolerance, rtol: Tolerance, message: str) -> None:
+def compare_leaves(actual: Any, expected: Any, atol: Tolerance, rtol: Tolerance, message: str,
+                   tolerance: Callable[[Tolerance, Any, Any], float]) -> None:
+    """Compare the arrays of two trees, except those of float0. Of what was given, `tolerance(given, one, other)` makes the
+    bounds for a pair. Raises: AssertionError where they differ.
+    """
     for one, other in zip(tree_leaves(actual), tree_leaves(expected), strict=True):
-        if one.dtype == dtypes.float0:
+        if dtypes.float0 in (one.dtype, other.dtype):
             continue
-        default = _TOLERANCE[_real_bytes(one)]
-        np.testing.assert_allclose(np.asarray(one, _wide(one)), np.asarray(other), err_msg=message,
-                                   rtol=_tolerance(rtol, one.dtype, default), atol=_tolerance(atol, one.dtype, default))
+        np.testing.assert_allclose(_exact(one), _exact(other), err_msg=message,
+                                   rtol=tolerance(rtol, one, other), atol=tolerance(atol, one, other))
+
+
+def _exact(value: Any) -> Any:
+    """An array with a dtype of NumPy's in which its elements are exact."""
+    return np.asarray(value) if dtypes.kind(aval_of(value).dtype) in "biu" else np.asarray(value, _wide(value))
+
+
+def _compare(actual: Any, expected: Any, atol: Tolerance, rtol: Tolerance, message: str) -> None:
+    compare_leaves(actual, expected, atol, rtol, message,
+                   lambda given, one, other: _tolerance(given, one.dtype, _TOLERANCE[_real_bytes(one)]))
 
 
 def _tolerance(given: Tolerance, dtype: Any, default: float) -> float:

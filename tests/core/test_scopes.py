@@ -47,6 +47,19 @@ def test_a_function_called_again_has_its_name_each_time():
     assert names(lambda x: lax.exp(f(x, True)), X) >= {"twice/sin", "twice/twice/cos", "exp"}
 
 
+def test_a_decorated_function_is_where_its_errors_and_equations_come_from():
+    @named_scope("sum")
+    def f(x, y):
+        return lax.add(x, y)
+
+    text = jax.jit(f).lower(X, X).as_text(debug_info=True)
+    assert "test_scopes.py" in text and "contextlib" not in text and "scopes.py:" not in text.replace("test_scopes.py", "")
+    with pytest.raises(TypeError) as raised:
+        jax.jit(f)(X, np.ones(2, np.float32))
+    assert [entry.name for entry in raised.traceback[1:]] == ["f"]
+    assert f.__name__ == "f"
+
+
 def test_named_calls():
     def layer(x, *, scale):
         "Scales."

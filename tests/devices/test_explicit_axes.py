@@ -232,6 +232,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         given = jax.jit(lambda a: a * 2, in_shardings=NamedSharding(MESH, P("y")), out_shardings=P("x"))(np.ones((8, 2)))
         assert str(jax.typeof(given)) == "float32[8@x,2]" and f"{jax.typeof(given)}" == "float32[8@x,2]"
         assert short(jax.typeof(jax.device_put(given, jax.devices()[0]))) == "f32[8,2]"
+        assert jax.jit(lambda a: reshard(a, P("y", None))).lower(XY).as_text().count("sharding_constraint") == 1
 
     def test_positions_in_a_cut_array():
         for fun in (jnp.nonzero, jnp.flatnonzero, jnp.argwhere, jnp.where):

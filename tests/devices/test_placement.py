@@ -370,3 +370,5 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         for given in (on(P.UNCONSTRAINED), P(P.UNCONSTRAINED)):  # a choice of XLA that the argument does not know: a crash
             with pytest.raises(ValueError, match="Unconstrained dims are not allowed when passed to in_shardings"):
                 jax.jit(lambda x: x, in_shardings=given)
+            with pytest.raises(ValueError, match="not allowed when passed to out_shardings: .*with_sharding_constraint"):
+                jax.jit(lambda x: x, out_shardings=given)

@@ -516,6 +516,20 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         out = jax.grad(lambda x: (over(total, P("x"), P())(x) * X[:2]).sum())(X)
         close(out, np.tile(X[:2], (len(X) // 2, 1)))
 
+    @pytest.mark.parametrize("rule, wrong", [
+        (lambda w, x, ct: (lax.psum((x * ct).sum(), "x"), w * ct), None),
+        (lambda w, x, ct: ((x * ct).sum(), w * ct), r"output\[0\] .* of type float32\[\]{V:x} .*input of type float32\[\],"),
+        (lambda w, x, ct: (None, jnp.ones(ct.shape)), r"output\[1\] .* of type float32\[2,4\] .*float32\[2,4\]{V:x},")])
+    def test_cotangents_of_rules_vary_as_the_arguments(rule, wrong):
+        scale = jax.custom_vjp(lambda w, x: w * x)
+        scale.defvjp(lambda w, x: (w * x, (w, x)), lambda kept, ct: rule(*kept, ct))
+        of_both = over(jax.grad(lambda w, x: scale(w, x).sum(), (0, 1)), (P(), P("x")), (P(), P("x")))
+        if wrong is None:  # the cotangent of a sum is one everywhere, but is given as it is for all others
+            close(of_both(2.0, X), (X.sum(), np.full_like(X, 2)))
+        else:
+            with pytest.raises(ValueError, match=f"(?s){wrong} so the manual axis types do not match.*pcast"):
+                of_both(2.0, X)
+
     def test_logs_of_backward_passes_are_joined_along_the_first_axis():
         def watched(value):
             @jax.custom_vjp

@@ -143,8 +143,8 @@ class Meshes:
     Args: the module's builder, the devices of its partitions in order (None if they are not known), and their mesh.
     """
 
-    __slots__ = ("_builder", "_names", "_groups", "_pins", "_last_pin", "devices", "mesh", "manual_mesh", "manual_axes", "_channels",
-                 "_grids", "_sums")
+    __slots__ = ("_builder", "_names", "_groups", "_pins", "_last_pin", "devices", "mesh", "manual_mesh", "manual_axes",
+                 "_channels", "_grids", "_sums")
 
     def __init__(self, builder: Any, devices: tuple[Any, ...] | None, mesh: Any = None):
         xla.load_shardy(builder.context)

@@ -60,7 +60,7 @@ class Program:
         self._mesh: Any = _unknown
         self.hoisted: ClosedJaxpr | None = None
         self.executables: dict[Any, execution.Executable] = {}
-        self.modules: dict[Any, Any] = {}  # that users asked for, by platform and partitioning
+        self.modules: dict[Any, Any] = {}  # that users asked for, by platform and partitioning; exported ones too
         self.lock = threading.Lock()
         self.call_of_values: Any = None  # how it runs where its values are not arrays
         self.host_plan: Any = None  # how NumPy runs it while it has no executable (`jaxlite.traces.host`)

@@ -375,13 +375,18 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
         in_named = () if spread is None else spread.arguments[len(spread.arguments) - spread.num_arguments:]
         out_named = () if spread is None else spread.results
         in_avals, out_avals = tuple(closed.in_avals), tuple(closed.out_avals)
-        module, kept, is_polymorphic = _module(closed.jaxpr, closed.consts, program, targets, disabled_checks, spread)
+        key = "export", targets, tuple(disabled_checks), spread
+        found = program.modules.get(key)
+        if found is None:
+            module, kept, is_polymorphic = _module(closed.jaxpr, closed.consts, program, targets, disabled_checks, spread)
+            found = program.modules[key] = xla.to_portable(module), tuple(kept), is_polymorphic
+        serialized, kept_indices, is_polymorphic = found
         return Exported(
             fun_name=program.name, in_tree=program.in_tree, in_avals=in_avals, out_tree=program.out_tree, out_avals=out_avals,
             nr_devices=1 if spread is None else len(spread.devices), platforms=targets,
             ordered_effects=(), unordered_effects=(),
-            disabled_safety_checks=tuple(disabled_checks), mlir_module_serialized=xla.to_portable(module),
-            calling_convention_version=version, module_kept_var_idx=tuple(kept),
+            disabled_safety_checks=tuple(disabled_checks), mlir_module_serialized=serialized,
+            calling_convention_version=version, module_kept_var_idx=kept_indices,
             uses_global_constants=is_polymorphic or len(targets) > 1,
             _get_vjp=lambda exported: _export_vjp(fun_jit, exported, in_named, out_named),
             _in_named_shardings=_abstract(in_named), _out_named_shardings=_abstract(out_named))

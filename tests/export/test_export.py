@@ -78,13 +78,13 @@ def test_the_module_is_called_as_the_one_of_lower():
 def test_a_program_is_written_once_for_each_setting():
     f = jaxlite.jit(lambda x: jnp.sin(x) * 2)
 
-    def text(x=S((3,), jnp.float32), **options):
-        return export.export(f, **options)(x).mlir_module_serialized
+    def text(size=3, **options):
+        return export.export(f, **options)(S((size,), jnp.float32)).mlir_module_serialized
 
     checks = [export.DisabledSafetyCheck.custom_call("mine")]
     first = text()
     assert text() is first and text(disabled_checks=checks) is not first
-    assert text(platforms=["cpu", "tpu"]) != first != text(S((4,), jnp.float32))
+    assert text(platforms=["cpu", "tpu"]) != first != text(4)
     with jaxlite.enable_x64(True):
         assert export.export(f)(S((3,), np.float64)).out_avals[0].dtype == np.float64
     assert text() is first

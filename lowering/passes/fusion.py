@@ -18,7 +18,8 @@ The choice is made from the equations alone, in walks that are linear in their n
    where every step of an unrolled loop gets it.
 4. `_write_counters`, `_write_bits`: positions from which long integer arithmetic starts, as in a random generator, and the
    random bits that come out of it.
-5. `_write_repeated`: costly values that are broadcast, which a loop would compute again for each row.
+5. `_write_shared`, `_write_repeated`: costly values that several parts of a concatenation read, which each of them would
+   compute, and those that are broadcast, which a loop would compute again for each row.
 6. `_write_rounded`, `_write_searched`, `_write_moved`, `_write_solved`, `_write_inverses`: what libraries read, where XLA would
    write more than that for them.
 7. `_cut_long_kernels`: what is left of kernels with hundreds of instructions is cut where it is narrow.
@@ -74,6 +75,7 @@ ELEMENTWISE = (FUSIBLE - _MOVES) | {"convert_element_type"}
 _COMPLEX = frozenset(
     "exp exp2 expm1 log log1p sin cos tan sinh cosh tanh logistic sqrt rsqrt pow asin acos asinh acosh".split())
 _SEVERAL = _COMPLEX | {"sign"}  # of a complex operand they are several kernels
+_JOINING = ("concatenate", "stack")
 _SLICES = frozenset("slice split unstack dynamic_slice".split())
 _PARTS = _SLICES | {"concatenate", "pad", "real", "imag"}
 IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
@@ -112,6 +114,7 @@ _REPEATED_FACTOR = 16000  # for a factor of an outer product, and where other ke
 _REPEATED_IF_WRITTEN = 4000
 _SEARCHED, _SEARCHED_EACH = 400, 5  # operations that are worth a kernel beside a search, and more than so many for an element,
 _SEARCHED_ROW, _SEARCHED_WORK = 12, 200  # and for a row of more than so many elements
+_SHARED, _SHARED_EACH = 10_000, 13  # operations that parts do again, which are worth a kernel, and those of an exponential
 _CONE = 32  # values up to which it is looked for what one is made of
 _LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
 
@@ -120,7 +123,7 @@ class _Value:
     """A value of the program: the result of an equation, and what the walks find out about it."""
 
     __slots__ = ("var", "eqn", "name", "shape", "size", "operands", "users", "is_result", "is_loop", "is_costly", "is_shy",
-                 "is_blocked", "weight", "run", "kernels", "is_kernel", "readers", "part", "is_written", "is_charged",
+                 "is_blocked", "weight", "run", "kernels", "is_kernel", "readers", "part", "joined", "is_written", "is_charged",
                  "instructions", "work")
 
     def __init__(self, var: Any, eqn: Any, operands: list[_Value]):
@@ -135,7 +138,7 @@ class _Value:
         # Is it computed in a loop over elements, into which others can be fused?
         self.is_loop = name in FUSIBLE or name == "random_bits" and self.size < _MANY_BITS
         if name in REDUCTIONS and eqn.invars[0].aval.size >= LIBRARY_REDUCTION or (
-                name in ("concatenate", "stack") and len(operands) > _MANY_PARTS):
+                name in _JOINING and len(operands) > _MANY_PARTS):
             self.is_loop = False
         is_scaling = name == "div" and hasattr(eqn.invars[1], "val")
         self.is_costly = name in COSTLY and not is_scaling and not _is_complex(aval)
@@ -148,6 +151,7 @@ class _Value:
         self.is_kernel = not self.is_loop  # does XLA write it, or a barrier?
         self.kernels: Kernels = {}  # where it is computed
         self.readers: Kernels | None = None  # where a candidate would be computed if it is not written
+        self.joined: list[_Value | None] = []  # the parts of a concatenation
         self.part = 1.0  # of its elements, which a copy computes: its readers may need a slice each
         self.instructions = self.work = 0.0
 
@@ -207,6 +211,7 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
             _choose(values, found)
     _write_counters(values, found)
     _write_bits(values, found)
+    _write_shared(values, found)
     _write_repeated(values, found, in_loop)
     _write_complex(values, found)
     _write_rounded(values, found)
@@ -251,6 +256,8 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
                 operands.append(value)
         for var in eqn.outvars:
             env[var] = value = _Value(var, eqn, operands)
+            if name in _JOINING:
+                value.joined = [env.get(atom) for atom in eqn.invars]
             if cut is not None:
                 env[cut] = value
             if shift is not None:  # it is read from memory
@@ -628,6 +635,34 @@ def _write_repeated(values: list[_Value], found: dict[Any, str], in_loop: bool) 
         if work >= _REPEATED_WORK and (repeated - value.size) * (work - _traffic(value)) > _REPEATED:
             found.setdefault(value.var, f"computed again for each row ({value.name} of {value.size} elements)")
             value.is_kernel = True
+
+
+def _write_shared(values: list[_Value], found: dict[Any, str]) -> None:
+    """Put barriers behind costly functions that several parts of a concatenation read: each is a branch that computes them."""
+    places: dict[_Value, set[Any]] = {}  # the parts that compute a value
+    equal: dict[Any, list[_Value]] = {}  # the same function of the same value, of which XLA makes one
+    keys: dict[_Value, Any] = {}
+    for value in values:
+        if value.run >= _SHARED_EACH and value.is_loop:
+            atoms = value.eqn.invars
+            keys[value] = key = (value.name, *value.operands, *atoms[len(value.operands):]) if len(atoms) == 1 else value
+            equal.setdefault(key, []).append(value)
+    for value in reversed(values):
+        parts = places[value] = set()
+        for user in value.users if not value.is_kernel else ():
+            if user.is_loop and len(parts) < _MOST_KERNELS:
+                if user.joined:
+                    parts.update([(user, index) for index, part in enumerate(user.joined) if part is value])
+                elif not user.is_kernel and user.name not in REDUCTIONS:
+                    parts |= places[user]
+        if value not in keys or value is not (same := equal[keys[value]])[0]:
+            continue
+        parts = set().union(*[places[each] for each in same])
+        again = (len(parts) - 1) * value.run
+        if again * value.size > _SHARED and again > _traffic(value):
+            for each in same:
+                found.setdefault(each.var, f"computed in {len(parts)} parts ({value.name} of {value.size} elements)")
+                each.is_kernel, places[each] = True, set()
 
 
 def _write_complex(values: list[_Value], found: dict[Any, str]) -> None:

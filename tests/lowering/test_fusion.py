@@ -244,6 +244,18 @@ def test_costly_scalars_are_not_computed_again_in_parts_of_a_concatenation():
     assert not barriers(lambda y, t: jnp.concatenate([y, jnp.cos(t)[None]]), y, t)  # it is computed once
 
 
+def test_costly_functions_that_several_parts_of_a_concatenation_read_are_computed_once():
+    x = np.random.default_rng(0).standard_normal(1000, np.float32)
+    turn = lambda x: jnp.stack([jnp.cos(x) * 2, -jnp.sin(x), jnp.sin(x) + 1, 3 - jnp.cos(x)], -1)
+    assert [var.aval.shape for var in barriers(turn, x)] == [x.shape] * 4
+    assert not barriers(turn, x[:20]) and not barriers(lambda x: jnp.stack([jnp.cos(x), jnp.sin(x)]), x)
+    assert not barriers(lambda x: jnp.stack([(x + 1) * 2, 3 - (x + 1)]), x)
+    expected = np.stack([np.cos(x) * 2, -np.sin(x), np.sin(x) + 1, 3 - np.cos(x)], -1)
+    compiled = jax.jit(turn).lower(x).compile()
+    np.testing.assert_allclose(compiled(x), expected, rtol=1e-5, atol=1e-6)
+    assert len(re.findall(r" (?:cosine|sine)\(", compiled.as_text())) == 2
+
+
 def test_factors_of_outer_products_are_not_computed_again_for_each_row():
     def written(size):
         x = np.ones(size, np.float32)

@@ -180,8 +180,8 @@ def _next_number(folder: str) -> Iterator[int]:
 def _facts(lowered: Any, closed: Any, loaded: Any, seconds: dict[str, float]) -> dict[str, Any]:
     jaxpr = closed.jaxpr
     debug = jaxpr.debug_info
-    names = list(debug.arg_names) if debug is not None else []
-    location = debug.location.partition(" at ")[2] if debug is not None else ""
+    names = list(debug.arg_names or ()) if debug is not None else []
+    location = debug.func_src_info.partition(" at ")[2] if debug is not None else ""
     names += [f"argument {index}" for index in range(len(names), len(jaxpr.invars))]
     kept = lowered.kept[len(jaxpr.constvars):]
     parameters = [index for index, keep in enumerate(lowered.kept) if keep]

@@ -122,13 +122,14 @@ _LONG_COUNT = 64  # integer operations on positions, one after another, that LLV
 class _Value:
     """A value of the program: the result of an equation, and what the walks find out about it."""
 
-    __slots__ = ("var", "eqn", "name", "shape", "size", "operands", "users", "is_result", "is_loop", "is_costly", "is_shy",
-                 "is_blocked", "weight", "run", "kernels", "is_kernel", "readers", "part", "joined", "is_written", "is_charged",
-                 "instructions", "work")
+    __slots__ = ("var", "aliases", "eqn", "name", "shape", "size", "operands", "users", "is_result", "is_loop", "is_costly",
+                 "is_shy", "is_blocked", "weight", "run", "kernels", "is_kernel", "readers", "part", "joined", "is_written",
+                 "is_charged", "instructions", "work")
 
     def __init__(self, var: Any, eqn: Any, operands: list[_Value]):
         name = eqn.primitive.name
         self.var, self.eqn, self.name, self.operands = var, eqn, name, operands
+        self.aliases = [var]  # all variables that are this value
         aval = var.aval
         shape = getattr(aval, "shape", ())
         self.size = math.prod(shape)
@@ -230,19 +231,19 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
         name = eqn.primitive.name
         inner = call_body(eqn)
         if inner is not None:
-            scope = {var: env[atom] for var, atom in zip(inner.invars, eqn.invars, strict=True) if atom in env}
+            scope: dict[Any, _Value] = {}
+            _alias(inner.invars, eqn.invars, env, scope)
             _values(inner, scope, values, found, shifted, seen, in_loop)
-            env.update((var, scope[atom]) for var, atom in zip(eqn.outvars, inner.outvars, strict=True) if atom in scope)
+            _alias(eqn.outvars, inner.outvars, scope, env)
             continue
         if name in _ALIASES and _moves_nothing(eqn.invars[0].aval, eqn.outvars[0].aval):
-            if eqn.invars[0] in env:
-                env[eqn.outvars[0]] = env[eqn.invars[0]]
+            _alias(eqn.outvars, eqn.invars[:1], env, env)
             continue
         cut = None
         if name == "slice" and eqn.invars[0] in env:  # XLA makes one of equal ones
             cut = env[eqn.invars[0]], *(eqn.params[each] for each in ("start_indices", "limit_indices", "strides"))
             if cut in env:
-                env[eqn.outvars[0]] = env[cut]
+                _alias(eqn.outvars, [cut], env, env)
                 continue
         for body in bodies(eqn):
             _region(body, found, shifted, seen, in_loop or name in LOOPS, eqn.params["num_carry"] if name == "scan" else None)
@@ -265,6 +266,14 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
             values.append(value)
             for operand in operands:
                 operand.users.append(value)
+
+
+def _alias(names: Sequence[Any], atoms: Sequence[Any], known: Mapping[Any, _Value], env: dict[Any, _Value]) -> None:
+    """Give names to values that are known by others."""
+    for var, atom in zip(names, atoms, strict=True):
+        if atom in known:
+            env[var] = value = known[atom]
+            value.aliases.append(var)
 
 
 def call_body(eqn: Any) -> Any:
@@ -600,7 +609,7 @@ def _spread(start: _Value) -> list[_Value]:
     pending, seen, found = [start], {start}, []
     while pending and len(seen) <= _CONE:
         value = pending.pop()
-        if any(user.is_loop and user.size > max(value.size, _HASHES_BY_ROW if _repeats_rows(user, value.size) else _HASHES)
+        if any(user.is_loop and user.size > max(value.size, _HASHES_BY_ROW if _repeats_rows(user, value) else _HASHES)
                for user in value.users):
             found.append(value)
             continue
@@ -628,7 +637,7 @@ def _write_repeated(values: list[_Value], found: dict[Any, str], in_loop: bool) 
                 found.setdefault(value.var, f"computed again for each element of a part ({value.name})")
                 value.is_kernel = True
             continue
-        repeated = sum([user.size for user in value.users if user.size > value.size and _repeats_rows(user, value.size)])
+        repeated = sum([user.size for user in value.users if user.size > value.size and _repeats_rows(user, value)])
         if repeated * _REPEATED_MOST < _REPEATED:
             continue
         work = _work_of(value)
@@ -714,21 +723,22 @@ def _is_joined(start: _Value) -> bool:
     return False
 
 
-def _repeats_rows(user: _Value, size: int) -> bool:
-    """Whether a value repeats an operand of this size along an axis that comes before one of the operand's."""
+def _repeats_rows(user: _Value, value: _Value) -> bool:
+    """Whether a user repeats a value along an axis that comes before one of the value's."""
     name, out = user.name, user.var.aval.shape
     if name not in FUSIBLE or name in _MOVES:
         return False
     if not user.is_result and all(each.name in REDUCTIONS and not each.is_loop for each in user.users):
         return False  # the library takes it in
+    orders = list(range(len(out))), _written_order(user)
     for atom in user.eqn.invars:
         shape = atom.aval.shape
-        if atom.aval.size == size and (name == "broadcast_in_dim" or len(shape) == len(out)):
+        if atom in value.aliases and (name == "broadcast_in_dim" or len(shape) == len(out)):
             places = user.eqn.params["broadcast_dimensions"] if name == "broadcast_in_dim" else range(len(shape))
             own = [place for place, extent in zip(places, shape, strict=True) if extent > 1]
-            return bool(own) and all(
-                any(out[axis] > 1 and axis not in own for axis in order[:max(map(order.index, own))])
-                for order in (list(range(len(out))), _written_order(user)))
+            before = [order[:max(map(order.index, own), default=0)] for order in orders]
+            if all(any(out[axis] > 1 and axis not in own for axis in axes) for axes in before):
+                return True
     return False
 
 

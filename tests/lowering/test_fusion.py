@@ -225,6 +225,7 @@ def test_what_is_made_of_few_random_bits_is_not_made_again_for_each_element():
     (lambda y, t: jnp.sum(y * jnp.sin(t), 1), (300, 300), False),  # the library computes it
     (lambda y, t: jnp.fft.rfft(y * jnp.sin(t)), (300, 300), True),
     (lambda y, t: y * jnp.sin(t), (3, 300), False),
+    (lambda y, t: y[0][:, None] * jnp.sin(t), (1, 300), True),  # another operand of that size stands before it
 ])
 def test_costly_values_are_not_computed_again_for_each_row(f, shape, is_written):
     found = barriers(f, np.ones(shape, np.float32), np.ones(300, np.float32))

@@ -61,7 +61,7 @@ def compare_leaves(actual: Any, expected: Any, atol: Tolerance, rtol: Tolerance,
     bounds for a pair. Raises: AssertionError where they differ.
     """
     for one, other in zip(tree_leaves(actual), tree_leaves(expected), strict=True):
-        if dtypes.float0 in (one.dtype, other.dtype):
+        if dtypes.float0 in (aval_of(one).dtype, aval_of(other).dtype):
             continue
         np.testing.assert_allclose(_exact(one), _exact(other), err_msg=message,
                                    rtol=tolerance(rtol, one, other), atol=tolerance(atol, one, other))
@@ -74,7 +74,7 @@ def _exact(value: Any) -> Any:
 
 def _compare(actual: Any, expected: Any, atol: Tolerance, rtol: Tolerance, message: str) -> None:
     compare_leaves(actual, expected, atol, rtol, message,
-                   lambda given, one, other: _tolerance(given, one.dtype, _TOLERANCE[_real_bytes(one)]))
+                   lambda given, one, other: _tolerance(given, aval_of(one).dtype, _TOLERANCE[_real_bytes(one)]))
 
 
 def _tolerance(given: Tolerance, dtype: Any, default: float) -> float:

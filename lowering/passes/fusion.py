@@ -77,6 +77,8 @@ _COMPLEX = frozenset(
 _SEVERAL = _COMPLEX | {"sign"}  # of a complex operand they are several kernels
 _JOINING = ("concatenate", "stack")
 _SLICES = frozenset("slice split unstack dynamic_slice".split())
+_GATHERING = REDUCTIONS | {"gather"}
+_OTHER_PLACES = _SLICES | {"gather", "rev", "transpose"}  # they read elements in another order
 _PARTS = _SLICES | {"concatenate", "pad", "real", "imag"}
 IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
@@ -387,7 +389,7 @@ def _kernels(value: _Value) -> tuple[Kernels, bool]:
     users, written = value.users, value.is_result
     kernels: Kernels = {}
     for user in users:
-        if not user.is_loop or (value.is_costly and user.size > value.size and user.name not in REDUCTIONS):
+        if not user.is_loop or (value.is_costly and user.size > value.size and user.name not in _GATHERING):
             written = True
         elif user.shape == value.shape or user.name == "transpose":
             if len(users) == 1:
@@ -647,8 +649,12 @@ def _write_repeated(values: list[_Value], found: dict[Any, str], in_loop: bool) 
 
 
 def _write_shared(values: list[_Value], found: dict[Any, str]) -> None:
-    """Put barriers behind costly functions that several parts of a concatenation read: each is a branch that computes them."""
-    places: dict[_Value, set[Any]] = {}  # the parts that compute a value
+    """Put barriers behind costly functions that a kernel computes several times for an element.
+
+    Each part of a concatenation that reads one is a branch that computes it. So does each slice or other view, and a gather
+    for each element that it gives.
+    """
+    places: dict[_Value, dict[Any, float]] = {}  # where a value is computed, and how many times for an element, on average
     equal: dict[Any, list[_Value]] = {}  # the same function of the same value, of which XLA makes one
     keys: dict[_Value, Any] = {}
     for value in values:
@@ -657,21 +663,27 @@ def _write_shared(values: list[_Value], found: dict[Any, str]) -> None:
             keys[value] = key = (value.name, *value.operands, *atoms[len(value.operands):]) if len(atoms) == 1 else value
             equal.setdefault(key, []).append(value)
     for value in reversed(values):
-        parts = places[value] = set()
+        within = places[value] = {} if value.users and not value.is_kernel else {value: 1.0}
         for user in value.users if not value.is_kernel else ():
-            if user.is_loop and len(parts) < _MOST_KERNELS:
-                if user.joined:
-                    parts.update([(user, index) for index, part in enumerate(user.joined) if part is value])
-                elif not user.is_kernel and user.name not in REDUCTIONS:
-                    parts |= places[user]
+            if not user.is_loop or user.name in REDUCTIONS or len(within) > _MOST_KERNELS:
+                continue
+            if user.joined:
+                within.update([((user, index), 1.0) for index, part in enumerate(user.joined) if part is value])
+            elif user.name in _OTHER_PLACES:
+                part = user.size / max(1, value.size) / (2 if user.name == "gather" else 1)  # which takes longer anyway
+                within.update([((user, place), times * part) for place, times in places[user].items()])
+            else:
+                for place, times in places[user].items():
+                    within[place] = max(times, within.get(place, 0.0))
         if value not in keys or value is not (same := equal[keys[value]])[0]:
             continue
-        parts = set().union(*[places[each] for each in same])
-        again = (len(parts) - 1) * value.run
+        everywhere = {place: times for each in same for place, times in places[each].items()}
+        again = (sum(everywhere.values()) - 1) * value.run
         if again * value.size > _SHARED and again > _traffic(value):
             for each in same:
-                found.setdefault(each.var, f"computed in {len(parts)} parts ({value.name} of {value.size} elements)")
-                each.is_kernel, places[each] = True, set()
+                found.setdefault(each.var, f"computed {again / value.run + 1:.3g} times in a kernel ({value.name} of "
+                                           f"{value.size} elements)")
+                each.is_kernel, places[each] = True, {each: 1.0}
 
 
 def _write_complex(values: list[_Value], found: dict[Any, str]) -> None:

@@ -257,6 +257,21 @@ def test_costly_functions_that_several_parts_of_a_concatenation_read_are_compute
     assert len(re.findall(r" (?:cosine|sine)\(", compiled.as_text())) == 2
 
 
+@pytest.mark.parametrize("f, is_written", [
+    (lambda x: (lambda y: y[1:] - y[:-1])(jnp.cos(x)), True),
+    (lambda x: (lambda y: y[1:] - y[:-1])(x * x + 1), False),
+    (lambda x: (lambda y: y[:500] * 2 - x[500:] + y[500:])(jnp.cos(x)), False),  # each half once
+    (lambda x: jnp.cos(x[:100])[np.arange(5000) % 100], True),
+    (lambda x: jnp.exp(x[:100])[np.arange(5000) % 100], True),
+    (lambda x: jnp.cos(x)[np.arange(1500) % 1000], False),
+    (lambda x: (jnp.cos(x) + 1, jnp.cos(x).reshape(10, 100) * x[:100]), True),  # by two kernels
+])
+def test_costly_functions_that_a_kernel_computes_several_times_are_written(f, is_written):
+    found = barriers(f, np.ones(1000, np.float32))
+    assert bool(found) == is_written, found
+    assert all("times in a kernel" in why for why in found.values())
+
+
 def test_factors_of_outer_products_are_not_computed_again_for_each_row():
     def written(size):
         x = np.ones(size, np.float32)

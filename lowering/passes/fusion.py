@@ -18,8 +18,8 @@ The choice is made from the equations alone, in walks that are linear in their n
    where every step of an unrolled loop gets it.
 4. `_write_counters`, `_write_bits`: positions from which long integer arithmetic starts, as in a random generator, and the
    random bits that come out of it.
-5. `_write_shared`, `_write_repeated`: costly values that several parts of a concatenation read, which each of them would
-   compute, and those that are broadcast, which a loop would compute again for each row.
+5. `_write_shared`, `_write_repeated`: costly values that several kernels, parts of a concatenation or slices read, where each
+   would compute them, and those that are broadcast, which a loop would compute again for each row.
 6. `_write_rounded`, `_write_searched`, `_write_moved`, `_write_solved`, `_write_inverses`: what libraries read, where XLA would
    write more than that for them.
 7. `_cut_long_kernels`: what is left of kernels with hundreds of instructions is cut where it is narrow.
@@ -131,7 +131,7 @@ class _Value:
     def __init__(self, var: Any, eqn: Any, operands: list[_Value]):
         name = eqn.primitive.name
         self.var, self.eqn, self.name, self.operands = var, eqn, name, operands
-        self.aliases = [var]  # all variables that are this value
+        self.aliases = {var}  # all variables that are this value
         aval = var.aval
         shape = getattr(aval, "shape", ())
         self.size = math.prod(shape)
@@ -275,7 +275,7 @@ def _alias(names: Sequence[Any], atoms: Sequence[Any], known: Mapping[Any, _Valu
     for var, atom in zip(names, atoms, strict=True):
         if atom in known:
             env[var] = value = known[atom]
-            value.aliases.append(var)
+            value.aliases.add(var)
 
 
 def call_body(eqn: Any) -> Any:
@@ -649,12 +649,14 @@ def _write_repeated(values: list[_Value], found: dict[Any, str], in_loop: bool) 
 
 
 def _write_shared(values: list[_Value], found: dict[Any, str]) -> None:
-    """Put barriers behind costly functions that a kernel computes several times for an element.
+    """Put barriers behind costly functions that are computed several times for an element.
 
-    Each part of a concatenation that reads one is a branch that computes it. So does each slice or other view, and a gather
-    for each element that it gives.
+    Each part of a concatenation that reads one is a branch that computes it. So does each slice or other view, a gather for
+    each element that it gives, and, of sines and a few others, each kernel.
     """
-    places: dict[_Value, dict[Any, float]] = {}  # where a value is computed, and how many times for an element, on average
+    places: dict[_Value, dict[int, float]] = {}  # where a value is computed, and how many times for an element, on average
+    numbers: dict[Any, int] = {}  # of these places
+    number = lambda *place: numbers.setdefault(place, len(numbers))
     equal: dict[Any, list[_Value]] = {}  # the same function of the same value, of which XLA makes one
     keys: dict[_Value, Any] = {}
     for value in values:
@@ -663,27 +665,27 @@ def _write_shared(values: list[_Value], found: dict[Any, str]) -> None:
             keys[value] = key = (value.name, *value.operands, *atoms[len(value.operands):]) if len(atoms) == 1 else value
             equal.setdefault(key, []).append(value)
     for value in reversed(values):
-        within = places[value] = {} if value.users and not value.is_kernel else {value: 1.0}
+        within = places[value] = {} if value.users and not value.is_kernel else {number(value): 1.0}
         for user in value.users if not value.is_kernel else ():
             if not user.is_loop or user.name in REDUCTIONS or len(within) > _MOST_KERNELS:
                 continue
             if user.joined:
-                within.update([((user, index), 1.0) for index, part in enumerate(user.joined) if part is value])
+                within.update([(number(user, index), 1.0) for index, part in enumerate(user.joined) if part is value])
             elif user.name in _OTHER_PLACES:
                 part = user.size / max(1, value.size) / (2 if user.name == "gather" else 1)  # which takes longer anyway
-                within.update([((user, place), times * part) for place, times in places[user].items()])
+                within.update([(number(user, place), times * part) for place, times in places[user].items()])
             else:
                 for place, times in places[user].items():
                     within[place] = max(times, within.get(place, 0.0))
         if value not in keys or value is not (same := equal[keys[value]])[0]:
             continue
         everywhere = {place: times for each in same for place, times in places[each].items()}
-        again = (sum(everywhere.values()) - 1) * value.run
+        times = sum(everywhere.values())
+        again = (times - 1) * value.run
         if again * value.size > _SHARED and again > _traffic(value):
             for each in same:
-                found.setdefault(each.var, f"computed {again / value.run + 1:.3g} times in a kernel ({value.name} of "
-                                           f"{value.size} elements)")
-                each.is_kernel, places[each] = True, {each: 1.0}
+                found.setdefault(each.var, f"computed {times:.3g} times ({value.name} of {value.size} elements)")
+                each.is_kernel, places[each] = True, {number(each): 1.0}
 
 
 def _write_complex(values: list[_Value], found: dict[Any, str]) -> None:

@@ -143,8 +143,8 @@ class Meshes:
     Args: the module's builder, the devices of its partitions in order (None if they are not known), and their mesh.
     """
 
-    __slots__ = ("_builder", "_names", "_groups", "_pins", "_last_pin", "devices", "mesh", "manual_mesh", "manual_axes",
-                 "_channels", "_grids", "_sums")
+    __slots__ = ("_builder", "_names", "_groups", "_pins", "devices", "mesh", "manual_mesh", "manual_axes", "_channels",
+                 "_grids", "_sums")
 
     def __init__(self, builder: Any, devices: tuple[Any, ...] | None, mesh: Any = None):
         xla.load_shardy(builder.context)
@@ -152,7 +152,6 @@ class Meshes:
         self.mesh = mesh  # of the `Partitioning`
         self._groups = 0
         self._pins: dict[Any, str] = {}
-        self._last_pin: tuple[Any, str] = (None, "")  # the value that was pinned last, and how
         self.manual_mesh: Any = None  # while what is emitted is written for one partition, with the types of its parts
         self.manual_axes: frozenset[Any] = frozenset()  # along these axes
         self._channels = 0
@@ -340,12 +339,10 @@ class Meshes:
             is_open = len(explicit) < len(mesh.axis_names) and not sharding.spec.unreduced
             text = sharding_text(sharding, ndim, self._named(sharding), is_open, explicit)
             text = self._pins[sharding.spec, mesh, ndim] = f"#sdy.sharding{text}"
-        last, how = self._last_pin
-        if how == text and last == value:  # by the rule of `reshard`, before its result is pinned as every result
-            return value
-        result = ctx.op("sdy.sharding_constraint", [value], [value.type], {"sharding": ctx.attribute(text)}).result
-        self._last_pin = result, text
-        return result
+        attribute, operation = ctx.attribute(text), value.owner
+        if getattr(operation, "name", "") == "sdy.sharding_constraint" and operation.attributes["sharding"] == attribute:
+            return value  # by the rule of `reshard`, before its result is pinned as every result
+        return ctx.op("sdy.sharding_constraint", [value], [value.type], {"sharding": attribute}).result
 
     def held(self, ctx: Any, value: Any, sharding: Any, aval: Any) -> Any:
         """A value with a sharding constraint; one for a single device adds nothing."""

@@ -115,7 +115,7 @@ _REPEATED_SCALAR = 4000  # operations that are worth a kernel for a scalar
 _REPEATED_FACTOR = 16000  # for a factor of an outer product, and where other kernels read it anyway:
 _REPEATED_IF_WRITTEN = 4000
 _SEARCHED, _SEARCHED_EACH = 400, 5  # operations that are worth a kernel beside a search, and more than so many for an element,
-_SEARCHED_ROW, _SEARCHED_WORK = 12, 200  # and for a row of more than so many elements
+SEARCHED_ROW, _SEARCHED_WORK = 12, 200  # and for a row of more than so many elements; LLVM unrolls shorter ones
 _SHARED, _SHARED_EACH = 10_000, 13  # operations that parts do again, which are worth a kernel, and those of an exponential
 _CONE = 32  # values up to which it is looked for what one is made of
 _LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
@@ -488,7 +488,7 @@ def _write_searched(values: list[_Value], found: dict[Any, str]) -> None:
                 continue
             if in_two_passes:
                 found.setdefault(operand.var, f"searched for its {value.name} in two passes ({operand.size} elements)")
-            elif operand.is_loop and aval.dtype.kind == "f" and aval.shape[axis] > _SEARCHED_ROW:
+            elif operand.is_loop and aval.dtype.kind == "f" and aval.shape[axis] > SEARCHED_ROW:
                 work = _work_of(operand)
                 if work > _SEARCHED_EACH and work * aval.shape[axis] > _SEARCHED_WORK and work * operand.size > _SEARCHED:
                     found.setdefault(operand.var, f"searched for its {value.name} ({operand.size} elements)")

@@ -45,6 +45,7 @@ from lowering.passes.fusion import (
     LOOPS,
     REDUCTIONS,
     RUN_COST,
+    SEARCHED_ROW,
     bodies,
     call_body,
 )
@@ -82,7 +83,7 @@ _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
 _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each,
 _PAIR_WORK = 8  # which takes so many times as long as a sum across rows
-_VECTOR, _SEARCHED_ROW = 8, range(4, 13)  # elements of a row that is searched for its extreme, and computed for that,
+_VECTOR, _SEARCHED_ROW = 8, range(4, SEARCHED_ROW + 1)  # elements of a row that is searched for its extreme, and computed
 _DERIVED, _DERIVED_MOST = 3, 64  # by so many operations for each; more are not counted
 _JOINED_ROW = range(4, 8)  # elements of a row that is joined of a few arrays in a loop,
 _JOIN_WORK = 32  # and what computing one of them takes, at least, where LLVM does not make vectors of it

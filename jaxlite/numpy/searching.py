@@ -280,10 +280,9 @@ def _before(x, y, or_equal: bool):
         return _before(*first, False) | level & _before(*second, or_equal)
     if kind != "f":
         return lax.le(x, y) if or_equal else lax.lt(x, y)
-    y_nan = lax.ne(y, y)
     if or_equal:
-        return lax.le(x, y) | y_nan
-    return lax.lt(x, y) | lax.eq(x, x) & y_nan
+        return lax.le(x, y) | lax.ne(y, y)
+    return lax.eq(x, x) & ~lax.le(y, x)
 
 
 _MOST_BITS = 31  # of a size that is not known yet

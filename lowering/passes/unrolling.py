@@ -83,6 +83,7 @@ _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
 _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each,
 _PAIR_WORK = 8  # which takes so many times as long as a sum across rows
+_PADDED_WORK = 2.5  # what an element of a row of floats takes that is no whole number of windows
 _VECTOR, _SEARCHED_ROW = 8, range(4, SEARCHED_ROW + 1)  # elements of a row that is searched for its extreme, and computed
 _DERIVED, _DERIVED_MOST = 3, 64  # by so many operations for each; more are not counted
 _JOINED_ROW = range(4, 8)  # elements of a row that is joined of a few arrays in a loop,
@@ -183,8 +184,9 @@ def _in_rows_to_unroll(step: _Step) -> float:
         return step.turns * step.out.size * kernel.size / max(1, kernel.shape[eqn.params["dimension_numbers"].rhs_spec[0]])
     if is_gathered or step.in_loop and _joins_short_rows(eqn, step.row):
         return _JOIN_WORK * step.turns * step.out.size
-    is_slow = (_reduces_across_rows(eqn, step.in_loop) or _pads_windows(eqn, step.in_loop)
-               or _rounds_steps(eqn) or _reads_columns(eqn)
+    if _pads_windows(eqn, step.in_loop):
+        return count * (_PADDED_WORK if eqn.invars[0].aval.dtype.kind == "f" else 1)
+    is_slow = (_reduces_across_rows(eqn, step.in_loop) or _rounds_steps(eqn) or _reads_columns(eqn)
                or step.name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW
                or step.name == "cholesky" and step.row in _FACTORED_ROW)
     return count if is_slow else 0.0

@@ -77,6 +77,7 @@ def repeat(f):
     (lambda x: jnp.any(jnp.exp(x) > 2, axis=1), LARGE[:30000].reshape(1000, 30)),
     (lambda x: jnp.argmax(x + 1, axis=1), LARGE[:16000].reshape(2000, 8)),
     (lambda x: jnp.argmin(jnp.log(x) * x, axis=1), LARGE[:16000].reshape(4000, 4)),
+    (repeat(lambda c: c + 0.1 * jnp.sin(c) / jnp.sum(c)), LARGE[:500]),
 ], ids=["across rows", "columns", "across all rows", "in a branch", "integers",
         "counts", "all of each row", "products of each row", "any in a scan", "norms in a loop",
         "half precision across rows", "across rows in a scan", "one position", "function of a column", "large part",
@@ -90,7 +91,8 @@ def repeat(f):
         "positions in rows of ten that take long to compute", "convolved by no library", "joined to rows of four in a loop",
         "joined to rows of three of much that is gathered", "costly, summed up in rows of ten in a loop",
         "costly, multiplied in rows of twenty in a loop", "costly, any in rows of thirty",
-        "positions in rows of eight that are computed", "positions in rows of four of costly functions"])
+        "positions in rows of eight that are computed", "positions in rows of four of costly functions",
+        "costly, with the sum of a line in a loop"])
 def test_programs_that_gain_from_longer_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == ()
 

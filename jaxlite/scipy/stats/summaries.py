@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
@@ -78,21 +79,18 @@ def rankdata(a, method: str = "average", *, axis: int | None = None, nan_policy:
     if method not in ("average", "min", "max", "dense", "ordinal"):
         raise ValueError(f"unknown method '{method}'")
     a = jnp.ravel(jnp.asarray(a)) if axis is None else jnp.moveaxis(jnp.asarray(a), axis, -1)
-    order = jnp.argsort(a, axis=-1, stable=True)
-    back = jnp.argsort(order, axis=-1)
+    size, places = a.shape[-1], shaping.broadcasted_iota(dtypes.int32, a.shape, a.ndim - 1)
+    ordered, order = lax.sort((a, places), num_keys=1)
     if method == "ordinal":
-        ranks = back + 1
+        ranks = places + 1
     else:
-        size = a.shape[-1]
-        ordered = jnp.take_along_axis(a, order, axis=-1)
-        place = jnp.arange(size)
         is_first = jnp.concatenate([jnp.ones_like(ordered[..., :1], bool), ordered[..., 1:] != ordered[..., :-1]], axis=-1)
         is_last = jnp.concatenate([is_first[..., 1:], jnp.ones_like(ordered[..., :1], bool)], axis=-1)
-        lowest = jnp.maximum.accumulate(jnp.where(is_first, place, 0), axis=-1) + 1
-        highest = jnp.flip(jnp.minimum.accumulate(jnp.flip(jnp.where(is_last, place, size), -1), axis=-1), -1) + 1
+        lowest = jnp.maximum.accumulate(jnp.where(is_first, places, 0), axis=-1) + 1
+        highest = jnp.flip(jnp.minimum.accumulate(jnp.flip(jnp.where(is_last, places, size), -1), axis=-1), -1) + 1
         ranks = {"min": lowest, "max": highest, "dense": jnp.cumsum(is_first, axis=-1),
                  "average": (lowest + highest) / 2}[method]
-        ranks = jnp.take_along_axis(ranks, back, axis=-1)
+    ranks = jnp.put_along_axis(jnp.zeros_like(ranks), order, ranks, axis=-1, inplace=False)
     ranks = ranks.astype(dtypes.canonicalize_dtype(np.float64))
     if dtypes.kind(a.dtype) == "f":
         ranks = jnp.where(jnp.any(jnp.isnan(a), axis=-1, keepdims=True), jnp.nan, ranks)

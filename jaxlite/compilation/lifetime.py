@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import threading
 import time
 import warnings
@@ -18,6 +19,7 @@ from lowering import platforms
 
 _WAIT = 60.0  # seconds
 _SETTLE = 0.02  # for what runs on jaxlib's call path, unseen
+_DEAF = 1.0  # an interrupt often comes twice (`timeout -s INT` sends two)
 FORKED, _CLOSING = "forked", "closing"  # values of `no_execution`, which is part of the key of each call: all calls miss
 _inside: set[int] = set()  # threads that trace, compile or run a program past jaxlib's call path
 _closing = False
@@ -65,11 +67,18 @@ def _at_exit() -> None:
     if not platforms.clients or all(thread.ident == own for thread in threading.enumerate()):
         return
     config.no_execution.state.set_global(_CLOSING)
+    handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+    if callable(handler):  # what it raises would end the wait, and XLA the process
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     time.sleep(_SETTLE)
-    end = time.monotonic() + _WAIT
-    while _inside - {own} and time.monotonic() < end:
+    start = time.monotonic()
+    while _inside - {own} and time.monotonic() < start + _WAIT:
+        if callable(handler) and time.monotonic() > start + _DEAF:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever insists ends it at once
         time.sleep(0.002)
     time.sleep(_SETTLE)  # for those that just left, until they wait at the gate
+    if callable(handler):
+        signal.signal(signal.SIGINT, handler)
 
 
 def _before_fork() -> None:

@@ -322,7 +322,7 @@ class DescribedResult(TypeError):
 
 def flatten_outputs(result: Any, debug: DebugInfo, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
     """The leaves of a traced function's result, checked to be values or what `is_leaf` says, and its tree."""
-    outs, tree = xla.pytree_registry.flatten(result, is_leaf)
+    outs, tree = tree_flatten(result, is_leaf)
     for index, out in enumerate(outs):
         if isinstance(out, Ref):
             raise ValueError(_returned_ref(out, debug))

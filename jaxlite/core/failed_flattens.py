@@ -46,10 +46,11 @@ def guarded(flatten: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def check(treedef: Any = None) -> None:
     """Raise what a flatten function raised in this thread, where `treedef` (if given) has a node of it.
 
+    An interrupt is raised in any case: it is not of the container, which C++ may have flattened once before.
     Ask only if there is something `pending`.
     """
     failure = pending.pop(get_ident(), None)
-    if failure is not None and (treedef is None or _holds(treedef, failure)):
+    if failure is not None and (treedef is None or not isinstance(failure.error, Exception) or _holds(treedef, failure)):
         error = failure.error
         failure.error = RuntimeError("this container could not be flattened")  # no cycle through its traceback
         raise error

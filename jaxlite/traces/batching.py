@@ -18,13 +18,10 @@ from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.shape_dtype import typeof
 from jaxlite.core.staging import high, hoist_consts, pin_marked, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
+from jaxlite.core.tree import tree_flatten
 from jaxlite.core.values import AVAL_OF, aval_of, with_arrays
 from jaxlite.devices import placement
 from jaxlite.traces.jvp import add_any_p
-from lowering import xla
-
-_registry = xla.pytree_registry
-
 
 _VECTOR = 8  # elements
 
@@ -189,7 +186,7 @@ def batching_rule(primitive: Any) -> Callable[..., Any]:
 
 def over_leading_axis(fun: Callable[..., Any], *args: Any) -> Any:
     """`fun` of pytrees mapped over axis 0 of all leaves of its arguments; results have the mapped axis in front."""
-    leaves, tree = _registry.flatten(args)
+    leaves, tree = tree_flatten(args)
     axis = Axis(aval_of(leaves[0]).shape[0])
     debug = DebugInfo("vmap", source.function_location(fun))
     out_tree: Any = None

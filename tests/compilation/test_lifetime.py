@@ -1,4 +1,4 @@
-"""Forks, threads at the end of the process, and an import of jax meanwhile: each in a process of its own."""
+"""Forks, threads and interrupts at the end of the process, and an import of jax meanwhile: each in a process of its own."""
 
 from __future__ import annotations
 
@@ -57,3 +57,35 @@ def test_forks_and_exits():
                           env={**os.environ, "JAXLITE_COMPILATION_CACHE_DIR": "", "JAXLITE_RECOMPILATION_LIMIT": "0"})
     assert done.stdout.split("\n")[:5] == ["set()", "True", "True", "True", "RuntimeWarning"], (done.stdout, done.stderr)
     assert done.returncode == 0, done.stderr
+
+
+INTERRUPTED = """
+import atexit, os, signal, threading, time
+import jaxlite, numpy as np
+
+@jaxlite.jit
+def call(x):
+    return jaxlite.pure_callback(lambda x: (time.sleep(0.001), np.asarray(x))[1], x, x)
+
+def call_on():
+    while True:
+        call(np.ones(3, np.float32))
+
+def interrupt():
+    ending.wait()
+    for _ in range(4):
+        time.sleep(0.004)
+        os.kill(os.getpid(), signal.SIGINT)
+
+ending = threading.Event()
+call(np.ones(3, np.float32))
+for run in (call_on, call_on, interrupt):
+    threading.Thread(target=run, daemon=True).start()
+atexit.register(ending.set)
+time.sleep(0.02)
+"""
+
+
+def test_interrupts_at_the_end_are_not_heard_while_threads_are_inside_xla():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

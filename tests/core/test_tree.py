@@ -478,3 +478,28 @@ def test_containers_that_fail_leave_no_trace():
             with pytest.raises(ValueError, match="^no$"):
                 use()
     assert tree.leaves([1, [2]]) == [1, 2]
+    for transform in (jax.jit, jax.vmap, jax.checkpoint, jax.make_jaxpr, lambda f: lambda x: jax.vjp(f, x)):
+        with pytest.raises(ValueError, match="^no$"):
+            transform(lambda x: [Failing()])(np.ones(3))
+
+
+def test_an_interrupt_of_a_flatten_function_is_not_lost():
+    """C++ flattens the arguments first, Python flattens them again."""
+    interrupts = iter([False, True])
+
+    @tree_util.register_pytree_node_class
+    class Slow:
+        def tree_flatten(self):
+            if next(interrupts, False):
+                raise KeyboardInterrupt
+            return (1.0,), None
+
+        @classmethod
+        def tree_unflatten(cls, metadata, children):
+            return cls()
+
+    call = jax.jit(lambda x: 2)
+    tree.leaves(Slow())
+    with pytest.raises(KeyboardInterrupt):
+        call(Slow())
+    assert call(Slow()) == 2

@@ -21,8 +21,8 @@ def _levels(names: tuple[str, ...], level: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _guarded(names: tuple[str, ...], level: str) -> Iterator[None]:
-    if level not in config.GUARD_LEVELS:
+def _guarded(names: tuple[str, ...], level: str | None) -> Iterator[None]:
+    if level is not None and level not in config.GUARD_LEVELS:
         raise ValueError(f"new enum value must be None or in {list(config.GUARD_LEVELS)}, got {level} of type {type(level)}.")
     before = xla.set_transfer_guards(_levels(names, level))
     try:
@@ -31,12 +31,12 @@ def _guarded(names: tuple[str, ...], level: str) -> Iterator[None]:
         xla.set_transfer_guards(before)
 
 
-def transfer_guard(new_val: str) -> Any:
+def transfer_guard(new_val: str | None) -> Any:
     """Set inside a `with` block, in this thread, what copies between host and devices, and between devices, do.
 
     Args:
       new_val: "allow"; "log" or "disallow" for those that were not asked for; "log_explicit" or "disallow_explicit" for
-        those of `device_put` and `device_get` as well.
+        those of `device_put` and `device_get` as well. None: as for the whole process.
 
     On a CPU, reading an array copies nothing, so it is allowed.
 
@@ -53,17 +53,17 @@ def transfer_guard(new_val: str) -> Any:
     return _guarded(_DIRECTIONS, new_val)
 
 
-def transfer_guard_host_to_device(new_val: str) -> Any:
+def transfer_guard_host_to_device(new_val: str | None) -> Any:
     """`transfer_guard` for copies from the host to a device."""
     return _guarded(_DIRECTIONS[:1], new_val)
 
 
-def transfer_guard_device_to_device(new_val: str) -> Any:
+def transfer_guard_device_to_device(new_val: str | None) -> Any:
     """`transfer_guard` for copies between devices."""
     return _guarded(_DIRECTIONS[1:2], new_val)
 
 
-def transfer_guard_device_to_host(new_val: str) -> Any:
+def transfer_guard_device_to_host(new_val: str | None) -> Any:
     """`transfer_guard` for copies from a device to the host."""
     return _guarded(_DIRECTIONS[2:], new_val)
 

@@ -9,6 +9,7 @@ a short alias. Under jax's name, what a program changes there before its first `
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import sys
@@ -55,9 +56,10 @@ class Option:
 
     def set(self, value: Any) -> None:
         """Set the value for the whole process."""
+        value = self.parse(value, self.name)
         for check in self.checks:
             check(value)
-        self.state.set_global(self.parse(value, self.name))
+        self.state.set_global(value)
 
     def __call__(self, new_val: Any = _UNSET) -> AbstractContextManager[None]:
         """Override the value in this thread, inside a `with` block; options that are on or off are turned on."""
@@ -100,22 +102,22 @@ def _parse_bool(value: Any, name: str) -> bool:
 
 def _parse_int(value: Any, name: str) -> int:
     try:
-        return int(value)
-    except ValueError:
+        return int(value) if isinstance(value, str) else operator.index(value)
+    except (TypeError, ValueError):
         raise ValueError(f"{name} is {value!r}; it takes a whole number") from None
 
 
 def _parse_seconds(value: Any, name: str) -> float:
     try:
         return float(value)
-    except ValueError:
+    except (TypeError, ValueError):
         raise ValueError(f"{name} is {value!r}; it takes a number of seconds") from None
 
 
 def _parse_number(value: Any, name: str) -> float:
     try:
         return float(value)
-    except ValueError:
+    except (TypeError, ValueError):
         raise ValueError(f"{name} is {value!r}; it takes a number") from None
 
 
@@ -124,7 +126,10 @@ def _parse_switch(value: Any, name: str) -> bool | None:
 
 
 def _parse_text(value: Any, name: str) -> str | None:
-    return None if value is None else str(value)
+    if not (value is None or isinstance(value, str)):
+        raise ValueError(f"new string config value must be None or of type str, got {value} of type {type(value)}. The option "
+                         f"is {name}.")
+    return value
 
 
 def _parse_any(value: Any, name: str) -> Any:
@@ -141,6 +146,8 @@ def _parse_device(value: Any, name: str) -> Any:
 
 
 def _parse_folder(value: Any, name: str) -> str | None:
+    if not isinstance(value, os.PathLike):
+        _parse_text(value, name)
     return os.path.abspath(os.path.expanduser(value)) if value else None
 
 
@@ -396,7 +403,8 @@ class _LogOption(Option):
 
 _LOG_LEVELS = ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 OPTIONS["logging_level"] = logging_level = _LogOption(
-    "logging_level", None, lambda value, name: _one_of(None, *_LOG_LEVELS)(value.upper() if value else None, name),
+    "logging_level", None, lambda value, name: _one_of(None, *_LOG_LEVELS)(
+        value.upper() or None if isinstance(value, str) else value, name),
     "The lowest level that jaxlite's loggers print.", False, False)
 OPTIONS["debug_log_modules"] = debug_log_modules = _LogOption(
     "debug_log_modules", "", _parse_text, "Comma-separated loggers that print everything: 'jaxlite', or one below it.",
@@ -455,7 +463,7 @@ class Configuration:
         if ignored in REFUSED and val != REFUSED[ignored][0]:
             raise ValueError(f"{name} is {REFUSED[ignored][0]!r} here and takes no other value; {REFUSED[ignored][1]}")
         if ignored in WITHOUT_MEANING:
-            WITHOUT_MEANING[ignored] = val
+            WITHOUT_MEANING[ignored] = _parse_like(WITHOUT_MEANING[ignored], val, name)
         elif ignored not in REFUSED:
             try:
                 self._find(name).set(val)
@@ -543,10 +551,10 @@ class Configuration:
 config = Configuration()
 
 
-def _parse_like(default: Any, text: str, name: str) -> Any:
-    """The value of an environment variable, of the type of the default."""
-    parse = {bool: _parse_bool, int: _parse_int, float: _parse_number}.get(type(default), _parse_any)
-    return parse(text, name)
+def _parse_like(now: Any, value: Any, name: str) -> Any:
+    """The value of an option without meaning, of the type that it has now."""
+    parse = {bool: _parse_bool, int: _parse_int, float: _parse_number, str: _parse_text}.get(type(now), _parse_any)
+    return value if value is None and parse is not _parse_bool else parse(value, name)
 
 
 def _set_foreign(names: Iterable[str]) -> None:

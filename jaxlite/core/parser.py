@@ -24,6 +24,7 @@ from jaxlite.core.aval import AbstractRef, ShapedArray, typematch
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.errors import JaxprSyntaxError
 from jaxlite.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, no_effects
+from jaxlite.core.precision import DotAlgorithmPreset
 from jaxlite.core.primitive import PRIMITIVES, find_primitive
 from jaxlite.core.symbolic import SymbolicScope
 from jaxlite.core.type_parser import Token, TypeReader, dtype_named, meshes, texts
@@ -715,7 +716,7 @@ class _Parser(TypeReader):
         return self.text[start:self.tokens[self.at - 1].end]
 
 
-_CONSTANTS = {"None": None, "UnspecifiedValue": None, "True": True, "False": False}
+_CONSTANTS = {**DotAlgorithmPreset.__members__, "None": None, "UnspecifiedValue": None, "True": True, "False": False}
 
 
 def _class_of(name: str, base: type) -> Any:

@@ -86,9 +86,10 @@ class DotAlgorithmPreset(enum.Enum):
         return (total, narrow) if as_they_are else (total,)
 
     def __repr__(self) -> str:
-        return self.name
+        return f"{type(self).__name__}.{self.name}"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return self.name
 
 
 PRECISION_NAMES = {

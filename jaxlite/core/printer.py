@@ -30,6 +30,7 @@ import numpy as np
 from jaxlite.core import dtypes, source
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from jaxlite.core.precision import DotAlgorithmPreset
 from lowering import xla
 
 _WIDTH = 80
@@ -161,6 +162,8 @@ def _value(value: Any) -> str:
             return value
         case None | bool() | complex() | str():
             return repr(value)
+        case DotAlgorithmPreset():
+            return value.name
         case enum.Enum() if not isinstance(value, int) or isinstance(value, xla.ArrayCopySemantics):
             return f"{type(value).__name__}.{value.name}"
         case int():

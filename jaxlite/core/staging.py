@@ -283,14 +283,16 @@ def trace_to_jaxpr(fun: Callable[..., Sequence[Any]], in_avals: Sequence[Any],
             jaxpr, consts = trace.finish(fun(*[trace.new_arg(aval) for aval in in_avals]))
     finally:
         trace.alive = False
-    if config.check_tracer_leaks.value:
-        _check_leaks(trace)
+    check_leaks(trace)
     return jaxpr, consts
 
 
-def _check_leaks(trace: StagingTrace) -> None:
+def check_leaks(trace: Trace) -> None:
+    """Raises, if the option says to look for them, for tracers of a trace that are still referenced after it."""
+    if not config.check_tracer_leaks.value:
+        return
     gc.collect()
-    leaked = [each for each in gc.get_referrers(trace) if isinstance(each, StagedTracer)]
+    leaked = [each for each in gc.get_referrers(trace) if isinstance(each, Tracer)]
     if leaked:
         raise errors.LeakChecked(f"Leaked tracer {leaked[0]}, made at {leaked[0].made_at() or 'the arguments'}, "
                                  f"while tracing {trace.debug_info}")

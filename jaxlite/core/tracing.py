@@ -251,6 +251,11 @@ class Tracer:
     def is_fully_addressable(self) -> bool:
         return True
 
+    @property
+    def sharding(self) -> Any:
+        raise AttributeError(f"The 'sharding' attribute is not available on traced array with shape {self.aval}. "
+                             "To query sharding information on tracers, use `jax.typeof(x)`.", name="sharding", obj=self)
+
     def __len__(self) -> int:
         try:
             return self.aval.shape[0]

@@ -21,7 +21,15 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core.aval import Ints, MemorySpace, UnreducedKind, kind_of_parts  # noqa: F401  a part of what is said of places
-from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, abstract_context, context_mesh, entered_context
+from jaxlite.devices.mesh import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    abstract_context,
+    context_mesh,
+    entered_context,
+    get_abstract_mesh,
+)
 from lowering import xla
 
 Sharding = xla.Sharding
@@ -195,6 +203,9 @@ def _check(mesh: Any, spec: Any) -> None:
 @functools.lru_cache(4096)
 def _check_names(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
     seen, summed = set(), (*spec.unreduced, *spec.reduced)
+    if PartitionSpec.UNCONSTRAINED in spec and AxisType.Auto not in mesh.axis_types:
+        raise ValueError(f"{spec} cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`. Got mesh axis_types: "
+                         f"{mesh.axis_types}")
     for name in (*used_axes(spec), *summed):
         if name not in mesh.shape:
             raise ValueError(f"Resource axis: {name} of {spec} is not found in mesh: {mesh.axis_names}.")
@@ -242,6 +253,15 @@ def _to_hlo(sharding: Any, ndim: int) -> Any:
 
 
 xla.prime_named_sharding(_check, _to_hlo, _NO_MESH)
+
+
+def check_no_manual(sharding: Any) -> None:
+    """Raises ValueError if a NamedSharding names axes along which the program is written for one device."""
+    manual = get_abstract_mesh().manual_axes
+    for name in used_axes(sharding.spec) if manual else ():
+        if name in manual:
+            raise ValueError(f"Axis: {name} of {sharding.spec} is also found in manual_axes: {manual}. Inside shard_map a "
+                             "value is the part that one device has along these axes")
 
 
 def check_shape(sharding: Any, shape: Ints, what: str = "") -> None:

@@ -40,6 +40,8 @@ def moved_type(aval, place) -> Any:
     sharding = place.sharding if isinstance(place, shardings.Format) else place
     if not isinstance(sharding, xla.Sharding):
         return aval
+    if isinstance(sharding, xla.NamedSharding):
+        shardings.check_no_manual(sharding)
     shardings.check_shape(sharding, aval.shape, "One of device_put args")
     return with_layout(in_space(aval, space_of_kind(sharding.memory_kind)), layout_of(sharding, aval.ndim))
 

@@ -192,6 +192,7 @@ def _reduce(primitive: Primitive, x, axis_name, groups):
                                   "check_vma=False to shard_map")
 
     def one(leaf):
+        elementwise.require_kind(primitive.name, aval_of(leaf), "biufc")
         if not names:  # of no axes: itself, as an array
             aval = aval_of(leaf)
             return shaping.convert_element_type_p.bind(leaf, new_dtype=aval.dtype, weak_type=aval.weak_type)
@@ -402,6 +403,7 @@ def psum_scatter(x, axis_name, *, scatter_dimension: int = 0, axis_index_groups=
     groups = _groups(axis_index_groups, _size(names))
 
     def one(leaf):
+        elementwise.require_kind("psum_scatter", aval_of(leaf), "iufc")
         where = shaping.canonical_axis(scatter_dimension, aval_of(leaf).ndim)
         if _over_mesh(names) and _state_of("psum_scatter", aval_of(leaf), names) == "unreduced":
             if groups is not None:
@@ -529,6 +531,8 @@ def ppermute(x, axis_name, perm: Sequence[tuple[int, int]]):
     """
     names = _names(axis_name, "ppermute")
     size = _size(names)
+    if not isinstance(perm, (list, tuple)):
+        raise TypeError(f"`perm` passed to `jax.lax.ppermute` must be a list or a tuple. Got perm of type {type(perm)}")
     pairs = tuple((operator.index(source), operator.index(target)) for source, target in perm)
     for role in zip(*pairs, strict=True):
         if len(set(role)) < len(role) or not all(0 <= index < size for index in role):

@@ -393,6 +393,9 @@ def _batched(jaxpr: ClosedJaxpr, size: int, name, spmd: tuple[Any, ...], dims: t
 @shard_map_p.def_batching
 def _batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, mesh, in_specs: Specs,
            out_specs: Specs, newly_manual_axes: frozenset[Any], check_vma: bool):
+    for name in axes_of(axis.spmd_name):
+        if name not in mesh.shape:
+            raise ValueError(f"vmap spmd_axis_name {name!r} is no axis of the mesh of shard_map, {tuple(mesh.axis_names)}")
     spmd = tuple(name for name in axes_of(axis.spmd_name) if name in newly_manual_axes)
     for spec in (*in_specs, *out_specs):
         if not set(spmd).isdisjoint(used_axes(spec)):

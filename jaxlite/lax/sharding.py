@@ -257,11 +257,7 @@ def constrain(x, sharding, layout=None) -> Any:
     if type(sharding) is shardings.SingleDeviceSharding:
         return x if layout is None else sharding_constraint_p.bind(
             x, sharding=sharding, layout=layout, context_mesh=_mesh_around(), unconstrained_dims=frozenset())
-    manual = get_abstract_mesh().manual_axes
-    for name in shardings.used_axes(sharding.spec) if manual else ():
-        if name in manual:
-            raise ValueError(f"Axis: {name} of {sharding.spec} is also found in manual_axes: {manual}. Inside shard_map a "
-                             "value is the part that one device has along these axes")
+    shardings.check_no_manual(sharding)
     open_axes = frozenset(axis for axis, each in enumerate(sharding.spec) if each is shardings.UNCONSTRAINED)
     return sharding_constraint_p.bind(x, sharding=sharding, layout=layout, context_mesh=_mesh_around(),
                                       unconstrained_dims=open_axes)
@@ -431,7 +427,14 @@ def reshard(xs, out_shardings):
 
     Over explicit mesh axes, the types of the results have the shardings. Raises: ValueError if an array gets the sharding None.
     """
-    return _on_tree(xs, out_shardings, "out_shardings", "reshard", resharded)
+    return _on_tree(xs, out_shardings, "out_shardings", "reshard", _named)
+
+
+def _named(x, sharding):
+    if type(sharding) is not shardings.NamedSharding:
+        raise TypeError(f"`out_sharding` argument of reshard only supports instances of `NamedSharding` or `PartitionSpec`. "
+                        f"Got {sharding} of type: {type(sharding)}")
+    return resharded(x, sharding)
 
 
 @boundary
@@ -502,8 +505,9 @@ def inspect_array_sharding(value, *, callback: Callable[[Any], None]) -> None:
     SingleDeviceSharding
     """
     for each in tree_leaves(value):
+        aval = aval_of(each)
         if isinstance(each, Tracer):
-            inspect_sharding_p.bind(each, callback=_Inspection(callback, aval_of(each).ndim))
+            inspect_sharding_p.bind(each, callback=_Inspection(callback, aval.ndim))
         else:
             callback(each.sharding)
 
@@ -511,7 +515,7 @@ def inspect_array_sharding(value, *, callback: Callable[[Any], None]) -> None:
 def _on_tree(x, given, what: str, who: str, each_one: Callable[[Any, Any], Any] = constrain, or_entered: bool = False):
     leaves, tree = tree_flatten(x)
     flat = [given] * len(leaves) if spread.is_place(given) else flatten_axes(f"{who} {what}", tree, given)
-    if each_one is resharded and None in flat:
+    if each_one is _named and None in flat:
         raise ValueError("Reshard should only be used with out_shardings which are non-None")
     if each_one is constrain and None in flat:
         raise ValueError(f"One of {who} arguments got sharding None which is not allowed. Pass a Sharding; P.UNCONSTRAINED for "

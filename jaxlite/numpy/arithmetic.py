@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
-from jaxlite.core.aval import Ints, layouts
+from jaxlite.core.aval import Ints, is_cut, layouts
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
@@ -171,7 +171,8 @@ def where_same(condition, x, y):
         given = condition, x, y
         condition = stretch(condition, shape) if shapes[0] else condition
         x, y = stretch(x, shape), stretch(y, shape)
-        if layouts.exist and (whole := [value for value, own in zip(given, shapes, strict=True) if own == shape]):
+        if layouts.exist and (whole := [value for value, own in zip(given, shapes, strict=True)
+                                        if own == shape and is_cut(aval_of(value))]):
             condition, x, y = (placement.laid_out_as(value, whole[-1]) if own != shape and value.shape else value
                                for value, own in zip((condition, x, y), shapes, strict=True))
     return lax.select_n(condition, y, x)

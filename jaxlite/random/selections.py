@@ -14,6 +14,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.values import aval_of
+from jaxlite.devices import placement
 from jaxlite.numpy.api import check_arrays
 from jaxlite.random.keys import check_key, sampler
 from jaxlite.random.prng import draw_bits
@@ -88,6 +89,7 @@ def permutation(key, x, axis: int = 0, independent: bool = False, *, out_shardin
       x: an array, or an integer.
       axis: the axis along which slices are reordered.
       independent: reorder each vector along the axis for itself, not whole slices.
+      out_sharding: the sharding of the result over explicit mesh axes.
     Raises: TypeError for a scalar that is not an integer.
 
     >>> from jaxlite import random
@@ -100,9 +102,9 @@ def permutation(key, x, axis: int = 0, independent: bool = False, *, out_shardin
         if size is None:
             raise TypeError("x must be an integer or at least 1-dimensional")
         _axis(axis, 1)
-        return _renamed("permutation", _permutation_of_range, key, largest(size, 0))
+        return placement.laid_out(_renamed("permutation", _permutation_of_range, key, largest(size, 0)), out_sharding)
     axis = _axis(axis, len(x.shape))
-    return _renamed("permutation", _permutation_of_array, key, x, axis, bool(independent))
+    return placement.laid_out(_renamed("permutation", _permutation_of_array, key, x, axis, bool(independent)), out_sharding)
 
 
 def _axis(axis: int, rank: int) -> int:

@@ -30,11 +30,16 @@ def check_method(name: str, method: Any) -> None:
 
 
 def float_dtype(name: str, dtype, accepted: str = "f"):
-    """The dtype that a sampler was requested; the default float if None. Raises: ValueError for other kinds."""
+    """The dtype that a sampler was requested; the default float if None.
+
+    Raises: ValueError for other kinds, TypeError for floats of less than 8 bits.
+    """
     found = dtypes.check_user_dtype_supported(float if dtype is None else dtype, name)
     if dtypes.kind(found) not in accepted:
         kinds = "float or complex" if "c" in accepted else "float"
         raise ValueError(f"dtype argument to `{name}` must be a {kinds} dtype, got {found}")
+    if dtypes.itemsize_bits(found) < 8:
+        raise TypeError(f"{name} only accepts 8-, 16-, 32-, or 64-bit dtypes, got {found}")
     return found
 
 

@@ -16,7 +16,7 @@ from jaxlite.core.aval import high_types, layouts, spec_of, varying, with_axis, 
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, derived, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.shape_dtype import typeof
-from jaxlite.core.staging import high, hoist_consts, pin_marked, trace_to_jaxpr
+from jaxlite.core.staging import check_leaks, high, hoist_consts, pin_marked, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.tree import tree_flatten
 from jaxlite.core.values import AVAL_OF, aval_of, with_arrays
@@ -220,9 +220,11 @@ def batch_flat(fun: Callable[..., Sequence[Any]], args: Sequence[Any], dims: Seq
     """Run a function of flat values on batches; gives its results and where their batched axes are."""
     trace = BatchTrace(state.trace, axis, debug_info)
     try:
-        return run_batched(trace, fun, args, dims)
+        result = run_batched(trace, fun, args, dims)
     finally:
         trace.alive = False
+    check_leaks(trace)
+    return result
 
 
 def run_batched(trace: BatchTrace, fun: Callable[..., Sequence[Any]], args: Sequence[Any], dims: Sequence[int | None],

@@ -15,7 +15,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.aval import AbstractRef, AbstractToken, ShapedArray, dual
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, derived, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
-from jaxlite.core.staging import high, hoist_consts, pin_marked, trace_to_jaxpr
+from jaxlite.core.staging import check_leaks, high, hoist_consts, pin_marked, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import AVAL_OF, aval_of, with_arrays
 
@@ -267,6 +267,8 @@ def jvp_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents
         pairs = [trace.split(out) for out in outs]
     finally:
         trace.alive = False
+    del inputs, outs
+    check_leaks(trace)
     return [primal for primal, _ in pairs], [tangent for _, tangent in pairs]
 
 

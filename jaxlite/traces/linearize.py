@@ -15,7 +15,7 @@ from jaxlite.core import errors
 from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Remembering, Var, derived, eval_jaxpr
-from jaxlite.core.staging import StagedTracer, StagingTrace, hoist_consts
+from jaxlite.core.staging import StagedTracer, StagingTrace, check_leaks, hoist_consts
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import aval_of
 from jaxlite.traces.jvp import JVPTrace, JVPTracer, Zero, instantiate, jvp_rule, tangent_aval
@@ -163,6 +163,8 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], no
         jaxpr, consts = trace.tangents.finish([each for each in tangents if type(each) is not Zero])
     finally:
         trace.alive = trace.tangents.alive = False
+    del inputs, outs
+    check_leaks(trace)
     jaxpr, consts = prune(jaxpr, consts)
     if REF in jaxpr.effects:
         jaxpr, consts = prune(*without_local_refs(jaxpr, consts))

@@ -194,5 +194,5 @@ class Debugger(cmd.Cmd):
         """q(uit): end the program."""
         raise Quit("the program was ended from the debugger")
 
-    do_l, do_w, do_where, do_u, do_d, do_a, do_c, do_cont, do_q = (
-        do_list, do_bt, do_bt, do_up, do_down, do_args, do_continue, do_continue, do_quit)
+    do_l, do_w, do_where, do_u, do_d, do_a, do_c, do_cont, do_q, do_exit = (
+        do_list, do_bt, do_bt, do_up, do_down, do_args, do_continue, do_continue, do_quit, do_quit)

@@ -64,17 +64,18 @@ def shard_map(f: Callable = _UNSET, /, *, out_specs: Any, in_specs: Any = _INFER
                                    check_vma=check_vma)
     if not callable(f):
         raise TypeError(f"shard_map takes a function, got {f!r}")
-    if isinstance(in_specs, list):
-        in_specs = tuple(in_specs)
     if in_specs is not _INFER:
         _check_are_specs("in_specs", in_specs)
     _check_are_specs("out_specs", out_specs)
-    names = frozenset(axis_names if isinstance(axis_names, (set, frozenset, tuple, list)) else (axis_names,))
+    if not isinstance(axis_names, (set, frozenset)):
+        raise TypeError("`axis_names` argument of shard_map should be of type `frozenset` or `set`. Got type: "
+                        f"{type(axis_names)}")
 
     @source.wraps(f)
     @boundary
     def mapped(*args: Any) -> Any:
-        return _Call(f, mesh, in_specs, out_specs, names, bool(check_vma))(args)
+        _check_context(mesh)
+        return _Call(f, mesh, in_specs, out_specs, frozenset(axis_names), bool(check_vma))(args)
 
     return mapped
 
@@ -97,6 +98,8 @@ def smap(f: Callable = _UNSET, /, *, in_axes: Any = _INFER, out_axes: Any, axis_
         return lambda g: smap(g, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
     if isinstance(axis_name, (tuple, list, set, frozenset)):
         raise TypeError(f"smap axis_name must be one name of an axis, got {axis_name!r}")
+    if not (in_axes is None or in_axes is _INFER or isinstance(in_axes, (int, tuple, list))):
+        raise TypeError(f"smap in_axes must be an int, None or a tuple with an entry for each argument, got {in_axes!r}")
 
     def spec_of(axis: Any, ndim: int) -> PartitionSpec:
         if axis is None:
@@ -356,7 +359,7 @@ def _as_out(out: Any, spec: Any) -> Any:
 
 
 def _settled_mesh(mesh: Any) -> Any:
-    """The mesh of a call: what was given, or that of the context, which a mesh that was given has to match."""
+    """The mesh of a call: what was given, or that of the context."""
     context = get_abstract_mesh()
     if mesh is None:
         if context.empty:
@@ -365,7 +368,11 @@ def _settled_mesh(mesh: Any) -> Any:
     if not isinstance(mesh, (Mesh, AbstractMesh)):
         raise TypeError(f"shard_map requires a `jax.sharding.Mesh` or a `jax.sharding.AbstractMesh` instance for its second "
                         f"argument, but got {mesh} of type {type(mesh)}.")
-    if context.manual_axes and mesh.abstract_mesh is not context or not context.empty and isinstance(
-            mesh, AbstractMesh) and mesh.axis_sizes != context.axis_sizes:
-        raise ValueError(f"The context mesh {context!r} should match the mesh passed to shard_map {mesh}")
     return context if context.manual_axes else mesh
+
+
+def _check_context(mesh: Any) -> None:
+    context = get_abstract_mesh()
+    if isinstance(mesh, (Mesh, AbstractMesh)) and not context.empty and any(
+            getattr(mesh, what) != getattr(context, what) for what in ("axis_names", "axis_sizes", "axis_types")):
+        raise ValueError(f"The context mesh {context!r} should match the mesh passed to shard_map {mesh}")

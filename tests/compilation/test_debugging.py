@@ -57,6 +57,17 @@ def test_compiled_objects_are_looked_at_too():
             log(-1.0)
 
 
+@pytest.mark.parametrize("transform", [
+    jax.jit, jax.grad, lambda f: lambda x: jax.jvp(f, (x,), (x,)), lambda f: lambda x: jax.vmap(f)(np.ones(2) * x)],
+    ids=["jit", "grad", "jvp", "vmap"])
+def test_tracers_that_outlive_their_trace_are_found(transform):
+    kept = []
+    with jax.checking_leaks():
+        transform(jax.nn.silu)(1.0)
+        with pytest.raises(jax.errors.LeakChecked, match="Leaked tracer .*while tracing"):
+            transform(lambda x: kept.append(x) or x)(1.0)
+
+
 def test_transfer_guards():
     f = jax.jit(lambda x: x + 1)
     x = jax.device_put(ONES)
@@ -74,6 +85,8 @@ def test_transfer_guards():
         jax.vmap(lambda x: jax.random.split(jax.random.key(0)), axis_size=2, in_axes=None)(1.0)
     with pytest.raises(ValueError, match="new enum value must be None or in"), jax.transfer_guard("never"):
         pass
+    with jax.transfer_guard("disallow"), jax.transfer_guard(None):  # as for the process
+        f(ONES)
     with jax.array_garbage_collection_guard("log"), jax.thread_guard(True):
         f(ONES)
     code = ("import numpy as np, jaxlite as jax\nf = jax.jit(lambda x: x + 1)\n"

@@ -144,6 +144,15 @@ def test_what_xla_is_told(update):
         jax.config.update("jax_optimization_level", "O9")
 
 
+@pytest.mark.parametrize("name, value", [
+    ("platforms", 1), ("compilation_cache_dir", 3), ("random_seed_offset", 2.5), ("compilation_cache_max_size", None),
+    ("logging_level", 10), ("persistent_cache_min_compile_time_secs", [1]), ("exec_time_optimization_effort", object),
+    ("xla_profile_version", "new"), ("persistent_cache_enable_xla_caches", 1)])
+def test_a_value_of_a_wrong_type_is_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name}|must be None or of type str"):
+        jax.config.update("jax_" + name, value)
+
+
 def test_every_option_has_a_context_manager():
     assert len(options.OPTIONS) > 50 and not options.OPTIONS.keys() & options.WITHOUT_MEANING.keys()
     for name, option in options.OPTIONS.items():

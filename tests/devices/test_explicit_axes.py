@@ -430,3 +430,20 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             np.testing.assert_array_equal(a.reshape(16, 4, out_sharding=P("x")), np.arange(64).reshape(16, 4))
             with pytest.raises(TypeError, match="Expected axis name\\(s\\) as set or frozenset, got x of type"):
                 none("x")
+
+    @pytest.mark.parametrize("x", [16, np.arange(16.0), np.arange(32.0).reshape(16, 2)], ids=["int", "vector", "matrix"])
+    def test_a_permutation_has_the_sharding_that_is_asked_for(x):
+        key = jax.random.key(0)
+        found = jax.random.permutation(key, x, out_sharding=P("x"))
+        assert found.sharding.spec[0] == "x" and jax.typeof(found).sharding.spec[0] == "x"
+        np.testing.assert_array_equal(found, jax.random.permutation(key, x))
+
+    def test_a_choice_lies_as_its_condition_where_both_values_are_whole():
+        assert short(jax.typeof(jnp.where(V > 1, R, 0.0))) == short(jax.typeof(Y))
+        assert short(jax.typeof(jnp.where(V > 1, X, 0.0))) == short(jax.typeof(X))
+
+    def test_what_is_no_sharding_over_a_mesh():
+        with pytest.raises(ValueError, match="cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`"):
+            NamedSharding(MESH, P(P.UNCONSTRAINED))
+        with pytest.raises(TypeError, match="reshard only supports instances of `NamedSharding`"):
+            reshard(R, jax.sharding.SingleDeviceSharding(jax.devices()[0]))

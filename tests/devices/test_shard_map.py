@@ -321,11 +321,30 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         (lambda: over(lambda x: lax.cond(lax.axis_index("x") > 0, lambda: lax.pshuffle(x, "x", [1, 0, 2, 3]), lambda: x),
                       P("x"), P("x"))(X), ValueError, "would be waited for forever"),
         (lambda: over(lambda x: lax.pcast(x, "x", to="varying"), P("x"), P("x"))(X), ValueError, "Unsupported pcast"),
+        (lambda: over(lambda x: x, [P("x")], P("x"))(X), ValueError, "pytree structure error"),
+        (lambda: over(lambda x: x, P("x"), P("x"), axis_names="x"), TypeError, "should be of type `frozenset` or `set`"),
+        (lambda: over(lambda x: lax.psum_scatter(x > 0, "y"), P(), P("y"))(X[:2]), TypeError, "does not accept dtype bool"),
+        (lambda: over(lambda k: lax.pmax(k, "x"), P("x"), P())(jax.random.split(jax.random.key(0), 4)), TypeError,
+         "pmax does not accept dtype key<fry>"),
+        (lambda: over(lambda x: lax.ppermute(x, "x", "ab"), P("x"), P("x"))(X), TypeError, "must be a list or a tuple"),
+        (lambda: over(lambda x: jax.device_put(x, NamedSharding(MESH, P("x"))), P("x"), P("x"))(X), ValueError,
+         "also found in manual_axes"),
+        (lambda: jax.vmap(over(lambda x: x, P("x"), P("x")), spmd_axis_name="z")(X[None]), ValueError, "no axis of the mesh"),
+        (lambda: jax.smap(lambda x: x, in_axes=0.5, out_axes=0, axis_name="x"), TypeError, "smap in_axes must be an int"),
+        (lambda: over(lambda x: x.sharding, P("x"), P("x"))(X), AttributeError, "use `jax.typeof(x)`"),
     ])  # fmt: skip
     def test_complaints(call, error, message):
         with pytest.raises(error) as caught:
             call()
         assert message in str(caught.value)
+
+    def test_a_mesh_matches_that_of_the_context():
+        for other in (Mesh(MESH.devices.T, ("x", "y")), Mesh(MESH.devices, ("x", "z")), MESH.abstract_mesh.update_axis_types(
+                {"x": AxisType.Explicit})):
+            with jax.set_mesh(MESH), pytest.raises(ValueError, match="should match the mesh passed to shard_map"):
+                jax.shard_map(lambda x: x, mesh=other, in_specs=P("x"), out_specs=P("x"))(X)
+            with jax.set_mesh(MESH):
+                close(jax.shard_map(lambda x: 2 * x, mesh=MESH.abstract_mesh, in_specs=P("x"), out_specs=P("x"))(X), 2 * X)
 
     def test_a_cast_over_no_axes_does_nothing():
         assert lax.pcast({"a": X}, (), to="varying")["a"] is X

@@ -603,6 +603,7 @@ ERRORS = [
     (lambda: random.wrap_key_data(jnp.arange(2)), TypeError, "key_data.dtype = uint32"),
     (lambda: random.uniform(K, (2,), int), ValueError, "must be a float dtype, got int32"),
     (lambda: random.normal(K, (2,), int), ValueError, "must be a float or complex dtype"),
+    (lambda: random.beta(K, 2.0, 1.0, (2,), "float4_e2m1fn"), TypeError, "8-, 16-, 32-, or 64-bit dtypes, got float4_e2m1fn"),
     (lambda: random.uniform(K, (2,), minval=jnp.zeros(3)), ValueError, "broadcast"),
     (lambda: random.uniform(K, (-2,)), (TypeError, ValueError), "-2"),
     (lambda: random.bits(K, (2,), "int32"), ValueError, "unsigned int dtype"),

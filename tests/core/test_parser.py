@@ -58,7 +58,7 @@ def test_params_of_every_kind():
     def f(x, image, i):
         a = jnp.fft.rfft(x).real.sum() + lax.conv_general_dilated(image, image[:1, :1], (1, 1), "SAME").sum()
         b = x.at[i].add(2.0, mode="drop").sum() + lax.reduce_window(x, -np.inf, lax.max, (2,), (1,), "VALID").sum()
-        c = jnp.dot(x, x, precision="highest") + lax.dot(x, x, "F32_F32_F32") + \
+        c = jnp.dot(x, x, precision="highest") + lax.dot(x, x, precision="F32_F32_F32") + \
             lax.reduce(x, np.float32(0), lambda a, b: a + b * 1, (0,))
         d = jnp.argsort(x)[0] + lax.reduce_precision(x, 5, 2)[0] + jnp.where(x > 0, np.nan, -np.inf)[0]
         return a + b + c + d, (x[0] * (1 - 2j)).imag, jnp.linalg.solve(jnp.eye(3), x[:3]), jnp.zeros(3, jnp.bfloat16)

@@ -308,7 +308,8 @@ def sampler(*static: str, **passed: Any) -> Callable[[F], F]:
                 if config.debug_key_reuse.value and typed:
                     key_reuse().check("jit-compiled function" if name != "bits" else "random_bits", key)
                     key_reuse().consume(key)
-                options = {each: hashable(kwargs.pop(each)) for each in static if each in kwargs}
+                options = {each: kwargs.pop(each) if each == "dtype" else hashable(kwargs.pop(each))
+                           for each in static if each in kwargs}
                 kwargs = {**passed, **kwargs}
                 return laid_out(compiled(_words_of(key, typed), kwargs, impl=impl, **options), out_sharding)
             except Exception as error:

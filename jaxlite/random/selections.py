@@ -199,9 +199,12 @@ def categorical(key, logits, axis: int = -1, shape=None, replace: bool = True, m
     Returns: integers below the number of categories.
     Raises: ValueError for other shapes, or more samples without replacement than categories.
     """
+    check_arrays("categorical", logits)
     logits = jnp.asarray(logits)
     logits_shape = logits.shape
     rank = len(logits_shape)
+    if not hasattr(axis, "__index__"):
+        raise TypeError(f"categorical: axis must be an integer, got {axis!r}")
     if not -rank <= axis < rank:
         raise IndexError(f"categorical: axis {axis} is out of bounds for logits of shape {logits_shape}")
     axis = axis - rank if axis >= 0 else axis
@@ -209,7 +212,7 @@ def categorical(key, logits, axis: int = -1, shape=None, replace: bool = True, m
     shape = shape_over(shape, [batch])
     prefix = shape[:len(shape) - len(batch)]
     high = _check_mode(mode)
-    dtype = logits.dtype
+    dtype = float_dtype("categorical", logits.dtype)
     if replace:
         inner = list(shape[len(prefix):])
         inner.insert(axis % rank, logits_shape[axis])

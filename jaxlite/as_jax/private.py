@@ -12,7 +12,7 @@ from typing import Any
 
 # Module of jax._src -> module of ours, and which of its names: "theirs" or "theirs=ours"; "*" for any.
 _ALIASES: dict[str, list[tuple[str, str]]] = {
-    "array": [("jaxlite.core.values", "ArrayImpl")],  # lovely_jax
+    "array": [("jaxlite.core.values", "ArrayImpl"), ("jaxlite.as_jax.pickles", "_reconstruct_array")],  # lovely_jax; pickles
     "ad_checkpoint": [("jaxlite.ad_checkpoint", "*")],  # oryx
     "ad_util": [("jaxlite.lax.shaping", "stop_gradient_p"), ("jaxlite.traces.jvp", "add_any_p"),  # lineax, folx
                 ("jaxlite.interpreters.ad", "*")],  # pyscfad

@@ -6,6 +6,7 @@ Operators and NumPy's methods are added by `jaxlite.numpy`.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -263,15 +264,19 @@ def _immutable(array: Any, index: Any, value: Any) -> None:
                     "use x = x.at[idx].set(y) or another .at[] method: each gives an updated copy.")
 
 
-def _rebuild(value: np.ndarray, weak_type: bool) -> Any:
+def rebuild(value: np.ndarray, weak_type: bool) -> Any:
+    """The array of a pickle."""
     array = make_array(value)
     if weak_type:
         array = put_array(array, device_of(array), False, aval=array.aval.update(weak_type=True))
     return array
 
 
+_rebuild = rebuild  # as older pickles name it
+
+
 def _reduce(array: Any) -> Any:
-    return _rebuild, (np.array(host_value(array)), array.aval.weak_type)
+    return rebuild, (np.array(host_value(array)), array.aval.weak_type)
 
 
 def _copy_of(array: Any) -> Any:
@@ -302,12 +307,22 @@ def _dlpack(array: Any, *, stream: Any = None, max_version: Any = None, dl_devic
     return xla.to_dlpack(given, stream=stream)
 
 
-def _dlpack_device(array: Any) -> tuple[int, int]:
+class DLDeviceType(enum.IntEnum):
+    """Kinds of devices, as DLPack numbers them (`dlpack.h`)."""
+
+    kDLCPU = 1
+    kDLCUDA = 2
+
+
+def _dlpack_device(array: Any) -> tuple[DLDeviceType, int]:
     device = device_of(array)
-    return {"cpu": 1, "gpu": 2}.get(platforms.platform_of(device), 1), device.local_hardware_id or 0
+    kind = DLDeviceType.kDLCUDA if platforms.platform_of(device) == "gpu" else DLDeviceType.kDLCPU
+    return kind, device.local_hardware_id or 0
 
 
 def _copy_to_host_async(array: Any) -> None:
+    if array.is_deleted():
+        raise deleted_error(array)
     for shard in array._arrays if is_spread(array) else (array,):
         shard._copy_single_device_array_to_host_async()
 

@@ -76,6 +76,12 @@ class ShapeDtypeStruct:
     def __reduce__(self) -> Any:
         return _unpickled, self._fields()
 
+    def __setstate__(self, state: Any) -> None:
+        """Fill what a pickle of JAX makes: it holds slots by name."""
+        slots = state[1]
+        ShapeDtypeStruct.__init__(self, slots["shape"], slots["dtype"], sharding=slots.get("_sharding"),
+                                  weak_type=slots.get("weak_type", False), is_ref=slots.get("is_ref", False))
+
     @staticmethod
     def like(x: Any) -> ShapeDtypeStruct:
         """The type of an array, a scalar, or another description, which keeps its sharding."""

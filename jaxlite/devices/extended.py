@@ -56,6 +56,12 @@ class EArray(arrays.Array):
     def is_deleted(self) -> bool:
         return self._base_array.is_deleted()
 
+    def is_ready(self) -> bool:
+        return self._base_array.is_ready()
+
+    def platform(self) -> str:
+        return self._base_array.platform()
+
     def unsafe_buffer_pointer(self) -> int:
         return self._base_array.unsafe_buffer_pointer()
 

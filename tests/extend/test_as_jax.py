@@ -231,6 +231,18 @@ print(private._ensure_index_tuple(2), *private._ensure_index_tuple([1, 0]), jax.
     assert run("-c", program).split() == ["(2,)", "1", "0", "jit", "((1,),", "('b',))"]
 
 
+def test_pickles_that_jax_wrote_are_read():
+    program = """
+import jaxlite.as_jax, pickle, numpy as np
+parts = (*np.arange(3, dtype="float32").__reduce__(), {"weak_type": True})
+array = pickle.loads(b"cjax._src.array\\n_reconstruct_array\\n" + pickle.dumps(parts, 0)[:-1] + b"R.")
+print(type(array).__name__, array, array.weak_type)
+slots = {"shape": (2,), "dtype": np.dtype("int8"), "_sharding": None, "_dll": None, "weak_type": False, "is_ref": False}
+print(pickle.loads(b"\\x80\\x02cjax\\nShapeDtypeStruct\\n)\\x81" + pickle.dumps((None, slots), 2)[2:-1] + b"b."))
+"""
+    assert run("-c", program).splitlines() == ["ArrayImpl [0. 1. 2.] True", "ShapeDtypeStruct(shape=(2,), dtype=int8)"]
+
+
 def test_options_of_the_environment_that_a_program_sets_before_it_imports_jax(tmp_path):
     file = tmp_path / "program.py"
     file.write_text("""

@@ -620,3 +620,14 @@ def test_matrices_of_scalars_are_joined_by_rows():
     assert wide.shape == (5, 2, 2, 3) and wide[3, 0, 1, 1] == 7 and wide[4, 1].tolist() == np.eye(2, 3).tolist()
     with pytest.raises(TypeError, match="different shapes"):
         jnp.array([[jnp.ones(2), 1, 2]] * 4)
+
+
+def test_the_device_of_dlpack_is_named_and_a_deleted_array_starts_no_copy():
+    kind, number = jnp.ones(2).__dlpack_device__()
+    assert (kind, kind.name, number) == (1, "kDLCPU", 0)
+    keys = jax.random.split(jax.random.key(0), 3)
+    assert keys.block_until_ready().is_ready() and keys.platform() == "cpu"
+    for array in (jnp.ones(2) + 1, keys):
+        array.delete()
+        with pytest.raises(RuntimeError, match="Array has been deleted"):
+            array.copy_to_host_async()

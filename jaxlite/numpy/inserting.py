@@ -35,7 +35,7 @@ def _positions(name: str, obj, extent: int) -> np.ndarray:
         if found.shape != (extent,):
             raise ValueError(f"{name}: a boolean obj must have one entry for each of the {extent} elements")
         return np.flatnonzero(found)
-    if found.size == 0:
+    if found.size == 0 and (found.dtype.kind in "iu" or name == "insert"):
         return found.astype(np.int64).reshape(-1)
     if found.dtype.kind not in "iu":
         raise ValueError(f"jnp.{name}(arr, obj): got obj.dtype={found.dtype}; must be integer or bool, or obj a slice.")

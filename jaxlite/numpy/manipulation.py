@@ -402,7 +402,8 @@ def _cut(name: str, ary, indices_or_sections, axis: int, even: bool) -> list[Any
         each, extra = divmod(extent, parts)
         bounds = [each * index + builtins.min(index, extra) for index in range(parts + 1)]
     else:
-        points = [int(concrete(name, "indices_or_sections", point)) for point in indices_or_sections]
+        points = [operator.index(point if isinstance(point, int) else concrete(name, "indices_or_sections", point))
+                  for point in indices_or_sections]
         points = [largest(0, point + extent) if point < 0 else smallest(point, extent) for point in points]
         bounds = [0, *points, extent]
     return list(_slices(ary, bounds=tuple(bounds), axis=operator.index(axis)))

@@ -352,6 +352,7 @@ ERRORS = [
     (lambda: jnp.diag(S), ValueError, "1d or 2d"),
     (lambda: jnp.append(X, X[0], 0), TypeError, r"\(3, 4\)"),
     (lambda: jnp.delete(X, np.array([5]), 1), IndexError, "out of bounds"),
+    (lambda: jnp.delete(X, np.zeros(0), 1), ValueError, "float"), (lambda: jnp.split(X, [1.5]), TypeError, "integer"),
     (lambda: jnp.delete(X, 1.5, 1), ValueError, "float"), (lambda: jnp.insert(X, 1.5, 9, 1), ValueError, "float"),
     (lambda: jnp.compress(np.array([[True]]), X), ValueError, "1D"),
     (lambda: jnp.compress(np.ones(13), X), ValueError, "out of bounds"),

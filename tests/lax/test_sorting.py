@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import jaxlite
+import jaxlite.numpy as jnp
 from jaxlite import lax
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
@@ -83,6 +84,16 @@ def test_many_floats_in_any_order_of_equal_ones(dtype, rng):
     f = jaxlite.jit(lambda x: lax.map(lambda x: lax.sort(x, 0, is_stable=False), x))
     assert "gather" not in f.lower(x).as_text()
     np.testing.assert_array_equal(np.asarray(f(x)).astype(f32), np.sort(x.astype(f32), 1))
+
+
+@pytest.mark.parametrize("dtype", ["int2", "uint2", "int4", "uint4"])
+def test_integers_of_few_bits(dtype):
+    x = jnp.array([1, 0, 1, -2, -1, 0, 1] if dtype == "int2" else [1, 0, 3, 2, 1, 0, 3]).astype(dtype)
+    whole = np.asarray(x).astype(int)
+    values, places = jaxlite.jit(lambda x: (jnp.sort(x), jnp.argsort(x)))(x)
+    assert values.dtype == x.dtype
+    np.testing.assert_array_equal(np.asarray(values).astype(int), np.sort(whole))
+    np.testing.assert_array_equal(places, np.argsort(whole, kind="stable"))
 
 
 def test_sort_by_several_keys(rng):

@@ -108,6 +108,18 @@ def _mm(x, y):
     return dot_general(x, y, (((rank - 1,), (rank - 2,)), (batch, batch)), Precision.HIGHEST)
 
 
+def _product(a, x, left_side: bool, transpose_a: bool):
+    """a x or x a, with a or its transpose.
+
+    XLA finds equal products of gradients if neither signs nor transposes are between: signs belong to a, a is not transposed.
+    """
+    rank, batch = _axes(x)
+    axis = rank - (1 if left_side != transpose_a else 2)
+    if left_side:
+        return dot_general(a, x, (((axis,), (rank - 2,)), (batch, batch)), Precision.HIGHEST)
+    return dot_general(x, a, (((rank - 1,), (axis,)), (batch, batch)), Precision.HIGHEST)
+
+
 def _t(x):
     rank, batch = _axes(x)
     return shaping.transpose(x, (*batch, rank - 1, rank - 2))
@@ -214,9 +226,7 @@ def _triangular_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lo
     total = db
     if type(da) is not Zero:
         da = _triangle(da, lower, int(unit_diagonal))
-        da = _t(da) if transpose_a else da
-        da = e.conj(da) if conjugate_a else da
-        total = add_tangents(e.neg(_mm(da, x) if left_side else _mm(x, da)), db)
+        total = add_tangents(_product(e.neg(e.conj(da) if conjugate_a else da), x, left_side, transpose_a), db)
     return x, zero_for(x) if type(total) is Zero else triangular_solve_p.bind(a, total, **params)
 
 
@@ -306,7 +316,7 @@ def _lu_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, transpose_
     (a, factors, permutation, b), (da, _, _, db) = primals, tangents
     x = lu_solve(a, factors, permutation, b, transpose_a=transpose_a)
     if type(da) is not Zero:
-        db = add_tangents(e.neg(_mm(_t(da) if transpose_a else da, x)), db)
+        db = add_tangents(_product(e.neg(da), x, True, transpose_a), db)
     return x, zero_for(x) if type(db) is Zero else lu_solve(a, factors, permutation, db, transpose_a=transpose_a)
 
 

@@ -258,14 +258,15 @@ def _triangular_solve(ctx: Any, a: Any, b: Any, *, left_side: bool, lower: bool,
 
 
 _MANY_SIDES, _SMALL = 16, 16  # right sides whose copy takes time, and unknowns up to which rows are faster
+_LIBRARY_CALL = "stablehlo.custom_call"
 _ELEMENT_BY_ELEMENT = tuple(f"stablehlo.{name}" for name in "reshape multiply divide add subtract negate".split())
 
 
 def _is_better_by_rows(b: Any, size: int, count: int) -> bool:
     """Whether many right sides should be the rows of a matrix to the library, x^T a^T = b^T.
 
-    So they are without a copy; with few unknowns, the library is faster as well. Columns that are vectors of a batch, or of
-    another matrix that was transposed, are in memory one after the other.
+    So they are without a copy; with few unknowns, the library is faster as well. But columns that are vectors of a batch, of
+    another matrix that was transposed, or of what the library gives, are in memory one after the other.
     """
     if not (type(count) is int and type(size) is int) or count < _MANY_SIDES:
         return False
@@ -273,10 +274,15 @@ def _is_better_by_rows(b: Any, size: int, count: int) -> bool:
 
 
 def _is_turned(value: Any, depth: int = 4) -> bool:
-    """Whether it is computed from a transpose, by at most so many operations."""
+    """Whether its columns are in memory one after the other: by at most so many operations, of what the library gives or
+    of the transpose of something else.
+    """
     name = getattr(value.owner, "name", "")
-    return name == "stablehlo.transpose" or depth > 0 and name in _ELEMENT_BY_ELEMENT and any(
-        _is_turned(each, depth - 1) for each in value.owner.operands)
+    if name == "stablehlo.transpose":
+        return getattr(value.owner.operands[0].owner, "name", "") != _LIBRARY_CALL
+    if name == _LIBRARY_CALL:
+        return True
+    return depth > 0 and name in _ELEMENT_BY_ELEMENT and any(_is_turned(each, depth - 1) for each in value.owner.operands)
 
 
 @lowers("cholesky_update")

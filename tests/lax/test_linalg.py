@@ -504,6 +504,19 @@ def test_an_inverse_is_one_factorization_and_two_solves():
     assert text.count("@lapack_sgetrf_ffi") == 1 and text.count("@lapack_strsm_ffi") == 2 and "dot_general" not in text
 
 
+def test_solves_with_what_was_solved_copy_nothing_between():
+    memory = jaxlite.jit(linalg.inv).lower(np.eye(50, dtype=f32)).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 1.5 * 50 * 50 * 4
+
+
+def test_the_gradient_of_a_quadratic_form_has_one_product_of_the_right_sides():
+    def form(a, b):
+        return jnp.sum(b * jaxlite.scipy.linalg.cho_solve((linalg.cholesky(a), True), b))
+
+    text = jaxlite.jit(jaxlite.grad(form)).lower(np.eye(40, dtype=f32), np.ones((40, 30), f32)).compile().as_text()
+    assert text.count(" dot(") == 2  # and one of the triangles
+
+
 def test_the_derivative_of_a_determinant_uses_its_factors_again(rng):
     a = rng.normal(size=(5, 5)).astype(f32)
     jaxpr = jaxlite.make_jaxpr(jaxlite.grad(linalg.det))(a)

@@ -100,22 +100,27 @@ def _complex_gamma(z):
 
 
 def _complex_loggamma(z):
-    """Stirling's series some steps to the right, and the logarithms of those steps.
+    """Stirling's series some steps to the right, unless it is far, and the logarithm of the product of those steps.
 
     On the left it is reflected: log(gamma(z)) + log(gamma(1 - z)) = log(pi) - log(sin(pi z)), where in the upper half plane
     sin(pi z) = exp(-i pi (z - 1/2)) (1 - exp(2 i pi z)) / 2 has a logarithm without cuts. The lower half is its mirror image.
     """
     real, imaginary = jnp.real(z), jnp.imag(z)
-    is_low, is_left = jnp.signbit(imaginary), real < 0.5
-    z = jnp.where(is_low, jnp.conj(z), z)
-    right = jnp.where(is_left, 1 - z, z)
-    steps = sum(jnp.log(right + place) for place in range(_STIRLING_STEPS))
-    far = right + _STIRLING_STEPS
+    is_low, is_left, height = jnp.signbit(imaginary), real < 0.5, jnp.abs(imaginary)
+    z, right = lax.complex(real, height), lax.complex(jnp.where(is_left, 1 - real, real), height)
+    count, limit = _STIRLING_STEPS[aval_of(z).dtype.name]
+    is_near = jnp.maximum(jnp.real(right), height) < limit
+    product, turns = jnp.where(is_near, right, 1), jnp.zeros_like(real)
+    for place in range(1, count):
+        before, product = product, product * jnp.where(is_near, right + place, 1)
+        turns = turns + ((jnp.imag(product) < 0) & (jnp.imag(before) >= 0))  # by less than half of one at a time
+    steps = jnp.log(product) + lax.complex(jnp.zeros_like(real), 2 * math.pi * turns)
+    far = jnp.where(is_near, right + count, right)
     value = (far - 0.5) * jnp.log(far) - far + math.log(2 * math.pi) / 2 + _stirling_rest(far) - steps
     inside = jnp.where(is_left, z, 0.25 + 0.25j)
     turn = 2j * math.pi * (inside - jnp.round(jnp.real(inside)))
     sine = jnp.log(-jnp.expm1(turn)) - 1j * math.pi * (inside - 0.5) - math.log(2)
-    value = jnp.where(is_left, math.log(math.pi) - sine - value, value)
+    value = jnp.where(is_left, math.log(math.pi) - sine - jnp.conj(value), value)
     is_pole = (imaginary == 0) & (real <= 0) & (real == jnp.round(real))
     value = jnp.where(is_pole, complex(math.nan, math.nan), value)
     return jnp.where(is_low, jnp.conj(value), value).astype(z.dtype)
@@ -133,7 +138,8 @@ def _small_factorial(x):
 
 # The coefficients of z^-1, z^-3, ... in log(gamma(z)) - (z - 1/2) log(z) + z - log(2 pi)/2, DLMF 5.11.1.
 _STIRLING = [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400]
-_STIRLING_STEPS = 8  # from 1/2, where the rest is below the rounding of float64
+# Steps from 1/2, after which the rest is below the rounding, and how far it is so without them.
+_STIRLING_STEPS = {"complex64": (3, 4), "complex128": (8, 12)}
 
 
 def _stirling_rest(z):

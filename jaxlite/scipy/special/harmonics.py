@@ -64,17 +64,17 @@ def bessel_jn(z, *, v: int, n_iter: int = 50):
     # J. Miller's algorithm (DLMF 3.6): backwards from an order where it is as good as zero, the recurrence is stable.
     # What is known is scaled down as it grows; in the end J_0 + 2 J_2 + 2 J_4 + ... = 1.
     def step(index, state):
-        upper, current, total, found = state
+        upper, current, total, *found = state
         order = n_iter - index
         below = order.astype(z.dtype) * double * current - upper
-        is_even = (order - 1) % 2 == 0
-        total = total + jnp.where(is_even, jnp.where(order == 1, below, 2 * below), 0)
-        found = jnp.where((jnp.arange(v + 1) == order - 1).reshape(-1, *[1] * z.ndim), below, found)
+        total = total + jnp.where(order == 1, 1, order % 2 * 2).astype(z.dtype) * below
+        found = [jnp.where((jnp.arange(v + 1) == order - 1).reshape(-1, *[1] * z.ndim), below, each) for each in found]
         scale = jnp.where(jnp.abs(below) > big, 1 / big, 1).astype(z.dtype)
-        return current * scale, below * scale, total * scale, found * scale
+        return current * scale, below * scale, total * scale, *[each * scale for each in found]
 
-    start = jnp.zeros_like(z), jnp.full_like(z, 1e-10), jnp.zeros_like(z), jnp.zeros((v + 1, *z.shape), z.dtype)
-    _, _, total, found = lax.fori_loop(0, n_iter, step, start)
+    start, first_found = (jnp.zeros_like(z), jnp.full_like(z, 1e-10), jnp.zeros_like(z)), n_iter - v - 1
+    above = lax.fori_loop(0, first_found, step, start)
+    _, _, total, found = lax.fori_loop(first_found, n_iter, step, (*above, jnp.zeros((v + 1, *z.shape), z.dtype)))
     first = (jnp.arange(v + 1) == 0).astype(z.dtype).reshape(-1, *[1] * z.ndim)
     return jnp.where(is_zero, first, found / total)
 

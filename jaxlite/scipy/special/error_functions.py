@@ -80,7 +80,7 @@ def _erfcx_of_large(x):
 def _erfcx(x):
     size = jnp.abs(x)
     near = jnp.minimum(size, 0.5)
-    value = jnp.where(size > 0.46875, _erfcx_of_large(size), jnp.exp(near * near) * lax.erfc(near))
+    value = jnp.where(size > 0.46875, _erfcx_of_large(size), jnp.exp(near * near) * (1 - lax.erf(near)))
     return jnp.where(x < 0, 2 * jnp.exp(x * x) - value, value)
 
 

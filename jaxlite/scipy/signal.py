@@ -149,7 +149,7 @@ def correlate2d(in1, in2, mode: str = "full", boundary: str = "fill", fillvalue=
     a, b = _inputs("correlate2d", in1, in2, mode, 2)
     if mode == "valid":
         if _is_swapped("correlate2d", a, b, (0, 1)):  # SciPy conjugates the smaller one then
-            return shaping.rev(_convolve("correlate2d", b, _reversed(a), mode, precision), (0, 1))
+            return _convolve("correlate2d", shaping.rev(b, (0, 1)), shaping.rev(_reversed(a), (0, 1)), mode, precision)
         return _convolve("correlate2d", a, _reversed(b), mode, precision)
     before = [size // 2 for size in aval_of(b).shape]
     return _in_two_dimensions("correlate2d", a, _reversed(b), mode, boundary, fillvalue, precision, before)

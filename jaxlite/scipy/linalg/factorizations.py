@@ -435,5 +435,5 @@ def hessenberg(a, *, calc_q: bool = False, overwrite_a: bool = False, check_fini
         return form, jnp.broadcast_to(jnp.eye(size, dtype=aval_of(a).dtype), aval_of(a).shape)
     # The reflectors leave the first row and column alone.
     turned = lax_linalg.householder_product(reduced[..., 1:, :-1], taus)
-    corner = jnp.zeros((*batch, size, size), aval_of(a).dtype).at[..., 0, 0].set(1)
-    return form, corner.at[..., 1:, 1:].set(turned)
+    first = jnp.broadcast_to(jnp.eye(1, size, dtype=aval_of(a).dtype), (*batch, 1, size))
+    return form, jnp.concatenate([first, jnp.pad(turned, [*[(0, 0)] * (len(batch) + 1), (1, 0)])], axis=-2)

@@ -18,7 +18,7 @@ from typing import Any
 
 from lowering import xla
 from lowering.monoids import RUNNING, slides
-from lowering.passes.fusion import FUSIBLE, REDUCTIONS, RUN_COST, WEIGHT, bodies, call_body
+from lowering.passes.operations import FUSIBLE, REDUCTIONS, RUN_COST, WEIGHT, bodies, call_body
 
 _SMALL = 1024  # elements
 _FIT = FUSIBLE - {"gather"}

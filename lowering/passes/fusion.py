@@ -24,8 +24,7 @@ The choice is made from the equations alone, in walks that are linear in their n
    write more than that for them.
 7. `_cut_long_kernels`: what is left of kernels with hundreds of instructions is cut where it is narrow.
 
-Bodies of loops and branches are programs of their own. Costs are in units of a cheap vector operation and were fitted to
-measurements; docs/fusion.md has them.
+Bodies of loops and branches are programs of their own. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -38,40 +37,22 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from lowering.passes import products
-from lowering.rules import DECOMPOSITIONS, RULES, decomposed
+from lowering.passes.operations import (
+    COSTLY,
+    ELEMENTWISE,
+    FUSIBLE,
+    IN_LIBRARY,
+    LIBRARY_REDUCTION,
+    LOOPS,
+    MOVES,
+    REDUCTIONS,
+    RUN_COST,
+    VIEWS,
+    WEIGHT,
+    bodies,
+    call_body,
+)
 
-# Name -> what one element costs to run, where it is not 1.
-RUN_COST = {
-    "tanh": 32, "exp": 14, "exp2": 15, "expm1": 14, "log": 13, "log1p": 42, "log2": 13, "logistic": 16, "sin": 38, "cos": 96,
-    "sinh": 40, "cosh": 30, "asin": 25, "acos": 25, "atan": 25, "asinh": 60, "acosh": 50, "atanh": 50,
-    "tan": 140, "pow": 130, "erf": 25, "erf_inv": 46, "lgamma": 200, "digamma": 200, "erfc": 60, "div": 6, "sqrt": 4,
-    "rsqrt": 4, "cbrt": 150, "atan2": 500, "rem": 20, "integer_pow": 2, "one_minus_square": 2, "polynomial": 8,
-    "gather": 10, "concatenate": 4, "stack": 4, "pad": 3, "argmax": 4, "argmin": 4, "max": 2, "min": 2, "select_n": 2,
-    "floor": 2, "reshape": 0, "squeeze": 0, "stop_gradient": 0, "copy": 0,
-}  # fmt: skip
-# Name -> how many instructions it becomes, where it is not 1.
-WEIGHT = {
-    "logistic": 4, "integer_pow": 2, "one_minus_square": 3, "polynomial": 8, "erf_inv": 40, "lgamma": 80, "digamma": 80,
-    "erfc": 60, "iota": 0, "reshape": 0, "squeeze": 0, "argmax": 4, "argmin": 4, "random_bits": 120,
-}  # fmt: skip
-REDUCTIONS = frozenset(
-    "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin".split())
-_VIEWS = frozenset("reshape transpose squeeze slice rev broadcast_in_dim tile iota empty convert_element_type "
-                   "bitcast_convert_type copy stop_gradient split unstack real imag".split())
-FUSIBLE = REDUCTIONS | _VIEWS | frozenset(
-    "neg sin cos tan tanh exp exp2 expm1 log log1p log2 logistic sqrt rsqrt cbrt abs sign floor ceil round erf erf_inv "
-    "erfc lgamma digamma is_finite not integer_pow polynomial one_minus_square square reduce_precision conj population_count "
-    "clz sinh cosh asin acos atan asinh acosh atanh add sub mul div rem max min pow atan2 nextafter and or xor shift_left "
-    "shift_right_logical shift_right_arithmetic eq ne lt le gt ge eq_to le_to lt_to complex add_any select_n clamp mulhi pad "
-    "concatenate stack dynamic_slice dynamic_update_slice gather".split())
-# XLA computes these once where several kernels read them.
-COSTLY = REDUCTIONS | frozenset(
-    "tanh exp exp2 expm1 log log1p log2 logistic sqrt rsqrt cbrt erf div rem pow atan2 sinh cosh "
-    "asin acos atan asinh acosh atanh gather pad".split())
-# They give other elements of their operands, or more of them.
-_MOVES = REDUCTIONS | (_VIEWS - {"broadcast_in_dim"}) | frozenset(
-    "pad concatenate stack dynamic_slice dynamic_update_slice gather".split())
-ELEMENTWISE = (FUSIBLE - _MOVES) | {"convert_element_type"}
 _COMPLEX = frozenset(
     "exp exp2 expm1 log log1p sin cos tan sinh cosh tanh logistic sqrt rsqrt pow asin acos asinh acosh".split())
 _SEVERAL = _COMPLEX | {"sign"}  # of a complex operand they are several kernels
@@ -80,13 +61,7 @@ _SLICES = frozenset("slice split unstack dynamic_slice".split())
 _GATHERING = REDUCTIONS | {"gather"}
 _OTHER_PLACES = _SLICES | {"gather", "rev", "transpose"}  # they read elements in another order
 _PARTS = _SLICES | {"concatenate", "pad", "real", "imag"}
-IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
-LOOPS = ("while", "scan")
-_CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",
-          "custom_vjp_call": "call_jaxpr"}
-_FOLDS = ("reduce", "reduce_window")  # their bodies are not kernels of their own
-_SOLVERS = ("custom_linear_solve", "custom_root", "linear_call")  # the second of their programs is run
 _STACKING = SimpleNamespace(primitive=SimpleNamespace(name="copy"))  # what puts a result of a turn into a stack
 _first = itemgetter(0)
 
@@ -99,7 +74,6 @@ _NEAR = 0.5  # traffic for an element in the nearest cache
 _HUGE_SAVING = 300  # from here on memory traffic does not matter
 _MOST_KERNELS = 16  # readers of a value that are told apart; with so many it gets a barrier anyway
 _MOST_COPIES = 15  # XLA does not index one value in more ways than this in a kernel
-LIBRARY_REDUCTION = 4096  # elements from which on a reduction is a kernel that nothing is fused with
 _MANY_PARTS = 8  # operands from which on a concatenation is a kernel of its own
 _WINDOW = 1024  # values whose dependents are known at a time; values further apart count as independent
 _LONG_KERNEL = 400  # instructions from which on a kernel is looked at for places to cut it
@@ -145,7 +119,7 @@ class _Value:
             self.is_loop = False
         is_scaling = name == "div" and hasattr(eqn.invars[1], "val")
         self.is_costly = name in COSTLY and not is_scaling and not _is_complex(aval)
-        self.weight = WEIGHT.get(name, 1) if operands or name not in _VIEWS else 0
+        self.weight = WEIGHT.get(name, 1) if operands or name not in VIEWS else 0
         self.run = 1 if is_scaling else _HASH if name == "random_bits" else RUN_COST.get(name, 1)
         # XLA fuses what reads more than it writes into all readers or into none.
         rank = len(self.shape)
@@ -278,30 +252,6 @@ def _alias(names: Sequence[Any], atoms: Sequence[Any], known: Mapping[Any, _Valu
             value.aliases.add(var)
 
 
-def call_body(eqn: Any) -> Any:
-    """The program that an equation calls once, as part of its own; None if it is not a call."""
-    param = _CALLS.get(eqn.primitive.name)
-    return None if param is None else eqn.params[param].jaxpr
-
-
-def bodies(eqn: Any) -> Sequence[Any]:
-    """The programs in an equation that are compiled as programs of their own: of loops, branches, decompositions, solvers."""
-    name, params = eqn.primitive.name, eqn.params
-    if name == "while":
-        if params["cond_jaxpr"].out_avals[0].ndim:  # of examples that stop at different times
-            params = decomposed(eqn).jaxpr.eqns[0].params
-        return params["body_jaxpr"].jaxpr, params["cond_jaxpr"].jaxpr
-    is_decomposed = name in DECOMPOSITIONS and name not in RULES
-    if not is_decomposed and name in FUSIBLE or name in _FOLDS:
-        return ()
-    found = [decomposed(eqn).jaxpr] if is_decomposed else []
-    found += [params["jaxpr"].jaxpr] if hasattr(params.get("jaxpr"), "jaxpr") else []
-    found += [branch.jaxpr for branch in params.get("branches", ())]
-    if name in _SOLVERS:
-        found.append(params["jaxprs"][1].jaxpr)
-    return found
-
-
 def _moves_nothing(before: Any, after: Any) -> bool:
     if before.dtype != after.dtype or before.size != after.size:
         return False
@@ -363,7 +313,7 @@ def _find_readers(values: list[_Value]) -> None:
             continue
         if value.is_kernel:
             continue
-        is_candidate = len(value.users) + value.is_result > 1 and _copies(value.kernels) > 1 and value.name not in _VIEWS
+        is_candidate = len(value.users) + value.is_result > 1 and _copies(value.kernels) > 1 and value.name not in VIEWS
         kernels, value.is_written = _kernels(value)
         value.part = _part(value)
         if is_candidate:
@@ -634,7 +584,7 @@ def _write_repeated(values: list[_Value], found: dict[Any, str], in_loop: bool) 
         if not value.is_loop or value.is_kernel:
             continue
         if value.size == 1:
-            spread = max([user.size for user in value.users if user.is_loop and user.name not in _MOVES], default=0)
+            spread = max([user.size for user in value.users if user.is_loop and user.name not in MOVES], default=0)
             if spread > 1 and value.weight and spread * _work_of(value) > _REPEATED_SCALAR and _is_joined(value):
                 found.setdefault(value.var, f"computed again for each element of a part ({value.name})")
                 value.is_kernel = True
@@ -740,7 +690,7 @@ def _is_joined(start: _Value) -> bool:
 def _repeats_rows(user: _Value, value: _Value) -> bool:
     """Whether a user repeats a value along an axis that comes before one of the value's."""
     name, out = user.name, user.var.aval.shape
-    if name not in FUSIBLE or name in _MOVES:
+    if name not in FUSIBLE or name in MOVES:
         return False
     if not user.is_result and all(each.name in REDUCTIONS and not each.is_loop for each in user.users):
         return False  # the library takes it in

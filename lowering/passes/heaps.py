@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from lowering.host_memory import LARGEST_KEPT
-from lowering.passes.fusion import bodies
+from lowering.passes.operations import bodies
 
 _OPTION = f"xla_multiheap_size_constraint_per_heap={LARGEST_KEPT}"
 _LARGEST_ARRAY = LARGEST_KEPT // 3

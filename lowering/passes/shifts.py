@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lowering import xla
-from lowering.passes.fusion import bodies, call_body
+from lowering.passes.operations import bodies, call_body
 
 _ROW, _SIZE = 64, 4096  # elements of a row, and of an array, from which on it pays
 _MARGIN = 1 / 8  # of an extent: a wider margin costs more than it saves

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowering.passes.fusion import ELEMENTWISE, call_body
+from lowering.passes.operations import ELEMENTWISE, call_body
 
 _LEAST = 8192  # elements of a result, below which to pass several takes as long as it saves
 _MOST = 32  # results of one shape: for each pair of a kernel's arrays the code asks whether they overlap

@@ -36,7 +36,8 @@ import numpy as np
 
 from lowering.passes import products
 from lowering.passes.dce import live_parts
-from lowering.passes.fusion import (
+from lowering.passes.fusion import SEARCHED_ROW
+from lowering.passes.operations import (
     COSTLY,
     ELEMENTWISE,
     FUSIBLE,
@@ -45,7 +46,6 @@ from lowering.passes.fusion import (
     LOOPS,
     REDUCTIONS,
     RUN_COST,
-    SEARCHED_ROW,
     bodies,
     call_body,
 )

@@ -414,7 +414,7 @@ def _gains_from_columns(closed: ClosedJaxpr) -> bool:
 
     XLA compiles other bodies in two thirds of the time if nothing is turned before and behind the loop.
     """
-    from lowering.passes.fusion import COSTLY  # loaded where something is compiled
+    from lowering.passes.operations import COSTLY  # loaded where something is compiled
 
     if any(eqn.primitive.name in COSTLY for eqn in closed.jaxpr.eqns):
         return True

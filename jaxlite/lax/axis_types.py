@@ -15,7 +15,7 @@ from jaxlite.core.tree import tree_leaves, tree_map
 from jaxlite.core.values import aval_of
 from jaxlite.devices.mesh import AbstractMesh, AxisType, get_abstract_mesh, use_abstract_mesh
 from jaxlite.devices.sharding import NamedSharding, PartitionSpec, axes_of
-from jaxlite.lax.sharding import mesh_cast_p, reshard
+from jaxlite.lax.sharding import mesh_cast_p, reshard, with_sharding_constraint
 
 
 def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> Callable:
@@ -49,7 +49,7 @@ def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> 
             with use_abstract_mesh(inner):
                 outs = f(*_cast(args, inner), **_cast(kwargs, inner))
             with use_abstract_mesh(outer):
-                return reshard(outs, wanted)
+                return (reshard if AxisType.Explicit in outer.axis_types else with_sharding_constraint)(outs, wanted)
 
         return _called(run, compiled, wanted, args, kwargs)
 

@@ -21,7 +21,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import MixedVarying, Primitive
 from jaxlite.core.staging import pvary_p
-from jaxlite.core.tracing import state, unmapped_axis
+from jaxlite.core.tracing import Tracer, state, unmapped_axis
 from jaxlite.core.tree import register_pytree_node_class, tree_map
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, gather_scatter, reductions, shaping, slicing
@@ -169,6 +169,8 @@ def axis_size(axis_name) -> int:
 def _reduction_aval(x, *, axes: Names, axis_index_groups=None) -> ShapedArray:
     names = _names(axes)
     result = _typed(x, names, x.shape, invariant=True)
+    if not config.check_vma.value:
+        result = result.strip_weak_type()  # as in JAX, like all_to_all
     return result if axis_index_groups is None else varying(result, x.vma)  # each group has a result of its own
 
 
@@ -277,9 +279,23 @@ def psum(x, axis_name, *, axis_index_groups=None):
     def one(leaf):
         if isinstance(leaf, (int, float, complex)):
             return leaf * size
-        return _reduce(psum_p, _countable(leaf), names, axis_index_groups)
+        return _summed(_countable(leaf), names, axis_index_groups, size)
 
     return tree_map(one, x)
+
+
+def _summed(leaf, names: Names, groups, size):
+    """The sum of an array: what is known now, which is the same everywhere, times the number of examples."""
+    if isinstance(leaf, Tracer) or not isinstance(size, int):
+        return _reduce(psum_p, leaf, names, groups)
+    elementwise.require_kind("psum", aval_of(leaf), "biufc")
+    return times(size, leaf)
+
+
+def times(size: int, x):
+    """The sum of so many equal arrays, which is weakly typed only as a scalar is."""
+    aval = aval_of(x)
+    return elementwise.mul(x, shaping.convert(size, aval.dtype, aval.weak_type and not aval.shape))
 
 
 @boundary
@@ -292,7 +308,7 @@ def pmean(x, axis_name, *, axis_index_groups=None):
     def one(leaf):
         if isinstance(leaf, (int, float, complex)):
             return leaf * size / size  # a bool or an int gives a float
-        total = _inexact(_reduce(psum_p, _countable(leaf), names, axis_index_groups))
+        total = _inexact(_summed(_countable(leaf), names, axis_index_groups, size))
         aval = aval_of(total)
         count = shaping.convert(size, aval.dtype, aval.weak_type)
         return elementwise.div(total, count if isinstance(size, int) else shaping.broadcast(count, aval.shape))
@@ -475,7 +491,7 @@ def _all_to_all_aval(x, *, axis_index_groups, axis_name, concat_axis: int, split
                              f"they are {size} and {length} respectively.")
         del shape[split_axis]
         shape.insert(concat_axis, size)
-    return _typed(x, names, tuple(shape))
+    return _typed(x, names, tuple(shape)).strip_weak_type()
 
 
 @boundary

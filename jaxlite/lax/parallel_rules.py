@@ -33,16 +33,21 @@ def _take(x, indices: Sequence[int]):
     return gather(x, positions, numbers, (1, *shape[1:]), mode=GatherScatterMode.FILL_OR_DROP, fill_value=0)
 
 
+def _strong(x):
+    """As operands of collectives that reduce are, whose results are never weakly typed."""
+    return shaping.convert(x, aval_of(x).dtype, False)
+
+
 def _local_psum(size: int, x, **params) -> tuple[Any, int | None]:
-    return reductions.reduce_sum(x, (0,)), None
+    return reductions.reduce_sum(_strong(x), (0,)), None
 
 
 def _local_pmax(size: int, x, **params) -> tuple[Any, int | None]:
-    return reductions.reduce_max(x, (0,)), None
+    return reductions.reduce_max(_strong(x), (0,)), None
 
 
 def _local_pmin(size: int, x, **params) -> tuple[Any, int | None]:
-    return reductions.reduce_min(x, (0,)), None
+    return reductions.reduce_min(_strong(x), (0,)), None
 
 
 def _merged(x, axis: int):
@@ -132,7 +137,7 @@ def _def_batching(primitive: Primitive, key: str, local: Callable, unvaried: Cal
     primitive.def_batching(rule)
 
 
-_def_batching(p.psum_p, "axes", _local_psum, lambda size, x: e.mul(x, np.asarray(size).astype(aval_of(x).dtype)[()]))
+_def_batching(p.psum_p, "axes", _local_psum, p.times)
 _def_batching(p.pmax_p, "axes", _local_pmax, lambda size, x: x)
 _def_batching(p.pmin_p, "axes", _local_pmin, lambda size, x: x)
 _def_batching(p.psum_invariant_p, "axes", _local_psum)

@@ -351,13 +351,18 @@ def moved(x, sharding):
         partitions=[*sharding.spec, *[None] * (aval.ndim - len(sharding.spec))]))
     if is_eager() and not isinstance(x, Tracer):
         return _reshard_now(x, dst_sharding=settled(sharding), concrete_mesh=None)
-    if any(AxisType.Auto is kind and name in shardings.used_axes(sharding.spec)
-           for name, kind in zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True)):
-        raise ValueError(f"PartitionSpec passed to reshard cannot contain axis names that are of type Auto or Manual. Got "
-                         f"{sharding.spec} over {sharding.mesh}")
+    _check_axis_types(sharding)
     if aval.layout is not None and layout_of(sharding, aval.ndim) == aval.layout:
         return x
     return reshard_p.bind(x, dst_sharding=sharding, concrete_mesh=None)
+
+
+def _check_axis_types(sharding) -> None:
+    used = shardings.used_axes(sharding.spec)
+    if any(kind is not AxisType.Explicit and name in used
+           for name, kind in zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True)):
+        raise ValueError("PartitionSpec passed to reshard cannot contain axis names that are of type Auto or Manual. Got "
+                         f"{sharding.spec} over {sharding.mesh}")
 
 
 def laid_out_as(x, aval):
@@ -425,7 +430,8 @@ def with_sharding_constraint(x, shardings):
 def reshard(xs, out_shardings):
     """The same values with other shardings; arguments as in `with_sharding_constraint`.
 
-    Over explicit mesh axes, the types of the results have the shardings. Raises: ValueError if an array gets the sharding None.
+    Over explicit mesh axes, the types of the results have the shardings. Raises: ValueError if an array gets the sharding None,
+    or for axes of another type, for which there is `with_sharding_constraint`.
     """
     return _on_tree(xs, out_shardings, "out_shardings", "reshard", _named)
 
@@ -434,6 +440,7 @@ def _named(x, sharding):
     if type(sharding) is not shardings.NamedSharding:
         raise TypeError(f"`out_sharding` argument of reshard only supports instances of `NamedSharding` or `PartitionSpec`. "
                         f"Got {sharding} of type: {type(sharding)}")
+    _check_axis_types(sharding)
     return resharded(x, sharding)
 
 

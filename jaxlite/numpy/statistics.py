@@ -504,6 +504,8 @@ def _split_bins(name: str, bins) -> tuple[int | None, Any]:
         return operator.index(bins), None
     if aval_of(bins).ndim != 1:
         raise TypeError(f"{name}: bins must be an integer or the edges along one axis, got shape {aval_of(bins).shape}")
+    if name != "histogram_bin_edges" and not aval_of(bins).size:
+        raise IndexError(f"{name}: bins must be an integer or at least one edge, got an empty array")
     return None, bins
 
 
@@ -557,8 +559,6 @@ def _bin(a, edges):
     belongs to the last bin."""
     count = edges.size
     found = searching.searchsorted(edges, a, side="right", method="compare_all" if count <= 16 else "scan")
-    if not count:
-        return found
     return lax.select(a == edges[-1], shaping.full_like(found, count - 1), found)
 
 
@@ -574,7 +574,7 @@ def histogram(a, bins=10, range: Sequence[Any] | None = None, weights=None,
       density: divide by the total and by the widths, so that the integral is 1.
       out_sharding: how the counts are laid out over devices.
     Returns: floating counts (bins,) and edges (bins + 1,).
-    Raises: ValueError for weights of another shape.
+    Raises: ValueError for weights of another shape, IndexError for edges without elements.
 
     >>> import jaxlite.numpy as jnp
     >>> counts, edges = jnp.histogram(jnp.array([1, 2, 1]), bins=jnp.array([0, 1, 2, 3]))
@@ -603,7 +603,7 @@ def _histogram(a, edges, range, weights, count: int | None, density: bool) -> tu
     weights = shaping.full(a.shape, 1, wide) if weights is None else \
         shaping.convert(shaping.reshape(weights, a.shape), wide, False)
     size = edges.size
-    counts = lax.slice_in_dim(_bincount(_bin(a, edges), weights, length=size), min(size, 1), size)
+    counts = lax.slice_in_dim(_bincount(_bin(a, edges), weights, length=size), 1, size)
     if density:
         counts = counts / _widths(edges) / reductions.sum(counts)
     return shaping.convert(counts, counted, False), edges
@@ -652,7 +652,7 @@ def histogramdd(sample, bins=10, range=None, weights=None, density: bool | None 
       weights: what each point counts, (points,).
       density: divide by the total and by the volumes of the cells.
     Returns: counts, integers without weights and density; a list of edges.
-    Raises: ValueError for arguments that do not fit.
+    Raises: ValueError for arguments that do not fit, IndexError for edges without elements.
     """
     check_arrays("histogramdd", sample, *(() if weights is None else (weights,)))
     if aval_of(sample).ndim != 2:

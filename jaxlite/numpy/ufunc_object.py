@@ -288,7 +288,7 @@ def _accumulate(a, *, op: ufunc, axis: Any, dtype: Any):
     a = _operand(op, a, dtype)
     (axis,) = canonical_axes(axis, a.ndim)
     if op.folds.accumulate is not None and a.dtype != _bool:
-        return op.folds.accumulate(a, axis)
+        return op.folds.accumulate(lax.convert_element_type(a, a.dtype), axis)  # strongly typed, as in JAX
     if not a.size:
         return a
     items = _to_front(a, axis)

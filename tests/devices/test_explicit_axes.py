@@ -215,6 +215,9 @@ if (test_on_eight_devices := own_process(__file__)) is None:
                     with pytest.raises(ValueError, match="can only refer to Auto axes .* `reshard`"):
                         run(np.ones((8, 16)))
         with jax.set_mesh(mixed):
+            for run in (lambda a: jax.reshard(a, P("y")), jax.jit(lambda a: jax.reshard(a, P("y")))):
+                with pytest.raises(ValueError, match="cannot contain axis names that are of type Auto"):
+                    run(np.ones((8, 16)))
             out = jax.jit(lambda a: lax.with_sharding_constraint(a, P(None, "y")))(np.ones((8, 16)))
             assert "y" in out.sharding.spec
 

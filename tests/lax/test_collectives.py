@@ -223,3 +223,22 @@ def test_the_mean_of_booleans_and_integers() -> None:
     for x in (np.array([True, False, True, True]), np.array([1, 2, 3, 6])):
         mean = jax.vmap(lambda each: lax.pmean(each, "i"), axis_name="i")(x)
         assert mean.dtype == np.float32 and mean.tolist() == [x.mean()] * 4
+
+
+def test_reductions_are_weakly_typed_where_jax_has_them_so() -> None:
+    weak = jnp.full(2, 3.0)
+    assert weak.weak_type
+
+    def is_weak(fun, axis=0, operand=weak):
+        return jax.eval_shape(jax.vmap(fun, axis, axis_name="i", axis_size=2), operand).weak_type
+
+    for reduce in (lax.psum, lax.pmean, lax.pmax, lax.pmin):
+        assert not is_weak(lambda x, reduce=reduce: reduce(x, "i"))
+    assert is_weak(lambda x: lax.psum(x, "i"), None, 3.0) and not is_weak(lambda x: lax.psum(x, "i"), None)
+    known = jax.vmap(lambda _: lax.psum(jnp.asarray(3.0), "i"), axis_name="i")(jnp.zeros(2, "int32"))
+    assert known.tolist() == [6, 6] and known.weak_type
+
+    mesh = jax.make_mesh((1,), ("i",))
+    for check, expected in ((True, True), (False, False)):
+        part = jax.shard_map(lambda x: x * x, mesh=mesh, in_specs=jax.P(), out_specs=jax.P(), check_vma=check)
+        assert jax.eval_shape(jax.grad(part), 2.0).weak_type is expected

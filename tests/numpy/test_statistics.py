@@ -160,6 +160,9 @@ def test_histograms_match_numpy():
     counts, _ = jnp.histogram(np.zeros(5000, np.float16), 2)  # more than half floats can count to, one by one
     assert counts.tolist() == [0, 5000]
     assert jnp.histogram(np.array([np.nan, 1, 2], np.float32), np.array([0.0, 1.5, 3]))[0].tolist() == [1, 1]
+    for call in (lambda: jnp.histogram(X, np.zeros(0)), lambda: jnp.histogramdd(X.reshape(60, 1), [np.zeros(0)])):
+        with pytest.raises(IndexError, match="bins"):
+            call()
 
 
 def test_histograms_of_points_match_numpy():

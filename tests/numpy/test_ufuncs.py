@@ -683,6 +683,7 @@ def test_reductions_with_a_mask_and_of_nothing():
     assert jnp.add.reduce(np.ones(3, "uint8")).dtype == np.uint32
     assert jnp.add.reduce(np.ones(3, "f4"), dtype="int8").dtype == np.int8
     assert jnp.add.accumulate(BOOLS).dtype == np.int32
+    assert jnp.full(3, 2.0).weak_type and not jnp.maximum.accumulate(jnp.full(3, 2.0)).weak_type
 
 
 @pytest.mark.parametrize("call, error", [

@@ -10,8 +10,9 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import ShapedArray, is_cut, shaped_array
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.values import aval_of
 from jaxlite.random.keys import sampler
 from jaxlite.random.prng import split_keys
@@ -31,6 +32,7 @@ from jaxlite.traces.jvp import Zero
 # --- the primitive -----------------------------------------------------------------------------------
 
 random_gamma_p = Primitive("random_gamma")
+_BLOCK = 128  # samples that a CPU draws together
 
 
 @random_gamma_p.def_abstract_eval
@@ -53,11 +55,24 @@ def _random_gamma(keys, alpha, *, log_space: bool):
     shape = alpha.shape
     rest = math.prod(shape[len(keys.shape):])
     keys = lax.reshape(split_keys(keys, (rest,)), shape)
-    if aval_of(keys).dtype.impl.name == "threefry2x32":
+    size = math.prod(shape)
+    if aval_of(keys).dtype.impl.name != "threefry2x32":
+        pairs = lax.reshape(keys, (size,)), lax.reshape(alpha, (size,))
+        return lax.reshape(lax.map(lambda pair: _by_rejection(pair[0], pair[1], log_space), pairs), shape)
+    if is_symbolic(size) or size <= _BLOCK or is_cut(aval_of(alpha)) or is_cut(aval_of(keys)):
         return _by_rejection(keys, alpha, log_space)
-    size = (math.prod(shape),)
-    pairs = lax.reshape(keys, size), lax.reshape(alpha, size)
-    return lax.reshape(lax.map(lambda pair: _by_rejection(pair[0], pair[1], log_space), pairs), shape)
+    return lax.platform_dependent(keys, alpha, default=lambda keys, alpha: _by_rejection(keys, alpha, log_space),
+                                  cpu=lambda keys, alpha: _in_blocks(keys, alpha, log_space))
+
+
+def _in_blocks(keys, alpha, log_space: bool):
+    """As few are rejected many times, a block is done after fewer rounds than all, and near in memory meanwhile."""
+    shape, size = alpha.shape, math.prod(alpha.shape)
+    rest = -size % _BLOCK
+    flat = [lax.reshape(each, (size,)) for each in (keys, alpha)]
+    blocks = [lax.reshape(lax.concatenate([each, each[:rest]], 0), ((size + rest) // _BLOCK, _BLOCK)) for each in flat]
+    samples = lax.map(lambda pair: _by_rejection(pair[0], pair[1], log_space), tuple(blocks))
+    return lax.reshape(lax.reshape(samples, (size + rest,))[:size], shape)
 
 
 def _by_rejection(keys, alpha, log_space: bool):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import math
 import pathlib
 import pickle
 import subprocess
@@ -20,7 +21,7 @@ import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import lax, random
 from jaxlite.compilation import dispatch
-from jaxlite.random import random123
+from jaxlite.random import gammas, random123
 from lowering import xla
 
 REFERENCE = json.loads((pathlib.Path(__file__).parents[1] / "data" / "random_reference.json").read_text())
@@ -732,3 +733,11 @@ def test_keys_of_other_generators_are_those_of_jax(impl, wide, split, folded, bi
         keys = random.split(key, 3)
         together = jaxlite.vmap(lambda key: random.bits(random.fold_in(key, 1), (2,)))(keys)
         assert together.tolist() == [random.bits(random.fold_in(each, 1), (2,)).tolist() for each in keys]
+
+
+@pytest.mark.parametrize("shape", [(129,), (16, 16), (3, 100)])
+def test_gamma_variates_in_blocks_are_those_that_are_drawn_at_once(shape):
+    keys, alpha = random.split(random.key(5), shape), np.linspace(0.2, 9.0, math.prod(shape), dtype=np.float32).reshape(shape)
+    blocks = jaxlite.jit(lambda keys, alpha: gammas._in_blocks(keys, alpha, True))(keys, alpha)
+    at_once = jaxlite.jit(lambda keys, alpha: gammas._by_rejection(keys, alpha, True))(keys, alpha)
+    np.testing.assert_allclose(blocks, at_once, rtol=1e-6)

@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import pvary_p
+from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import parallel as p
@@ -34,8 +35,8 @@ def _take(x, indices: Sequence[int]):
 
 
 def _strong(x):
-    """As operands of collectives that reduce are, whose results are never weakly typed."""
-    return shaping.convert(x, aval_of(x).dtype, False)
+    """As operands of collectives that reduce are: while something is traced around, their results are never weakly typed."""
+    return shaping.convert(x, aval_of(x).dtype, False) if isinstance(x, Tracer) else x
 
 
 def _local_psum(size: int, x, **params) -> tuple[Any, int | None]:

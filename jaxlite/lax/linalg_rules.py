@@ -25,7 +25,6 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import shaping, slicing
-from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.elementwise_rules import const, filled
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
 from jaxlite.lax.linalg.factors import (
@@ -41,7 +40,14 @@ from jaxlite.lax.linalg.factors import (
     symmetric_product_p,
     tridiagonal_p,
 )
-from jaxlite.lax.linalg.solvers import lu_solve, lu_solve_p, triangular_solve, triangular_solve_p, tridiagonal_solve_p
+from jaxlite.lax.linalg.solvers import (
+    lu_solve,
+    lu_solve_p,
+    matrix_product,
+    triangular_solve,
+    triangular_solve_p,
+    tridiagonal_solve_p,
+)
 from jaxlite.lax.linalg.spectra import eig_p, eigh_p, schur_p, svd_p
 from jaxlite.lax.reductions import reduce_max, reduce_sum
 from jaxlite.lax.triangles import masked, places
@@ -103,21 +109,7 @@ def _axes(x) -> tuple[int, tuple[int, ...]]:
     return rank, tuple(range(rank - 2))
 
 
-def _mm(x, y):
-    rank, batch = _axes(x)
-    return dot_general(x, y, (((rank - 1,), (rank - 2,)), (batch, batch)), Precision.HIGHEST)
-
-
-def _product(a, x, left_side: bool, transpose_a: bool):
-    """a x or x a, with a or its transpose.
-
-    XLA finds equal products of gradients if neither signs nor transposes are between: signs belong to a, a is not transposed.
-    """
-    rank, batch = _axes(x)
-    axis = rank - (1 if left_side != transpose_a else 2)
-    if left_side:
-        return dot_general(a, x, (((axis,), (rank - 2,)), (batch, batch)), Precision.HIGHEST)
-    return dot_general(x, a, (((rank - 1,), (axis,)), (batch, batch)), Precision.HIGHEST)
+_mm = matrix_product
 
 
 def _t(x):
@@ -226,7 +218,7 @@ def _triangular_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lo
     total = db
     if type(da) is not Zero:
         da = _triangle(da, lower, int(unit_diagonal))
-        total = add_tangents(_product(e.neg(e.conj(da) if conjugate_a else da), x, left_side, transpose_a), db)
+        total = add_tangents(matrix_product(e.neg(e.conj(da) if conjugate_a else da), x, left_side, transpose_a), db)
     return x, zero_for(x) if type(total) is Zero else triangular_solve_p.bind(a, total, **params)
 
 
@@ -316,7 +308,7 @@ def _lu_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, transpose_
     (a, factors, permutation, b), (da, _, _, db) = primals, tangents
     x = lu_solve(a, factors, permutation, b, transpose_a=transpose_a)
     if type(da) is not Zero:
-        db = add_tangents(_product(e.neg(da), x, True, transpose_a), db)
+        db = add_tangents(matrix_product(e.neg(da), x, transpose_a=transpose_a), db)
     return x, zero_for(x) if type(db) is Zero else lu_solve(a, factors, permutation, db, transpose_a=transpose_a)
 
 

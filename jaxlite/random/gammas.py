@@ -66,7 +66,10 @@ def _random_gamma(keys, alpha, *, log_space: bool):
 
 
 def _in_blocks(keys, alpha, log_space: bool):
-    """As few are rejected many times, a block is done after fewer rounds than all, and near in memory meanwhile."""
+    """As few are rejected many times, a block is done after fewer rounds than all, and near in memory meanwhile.
+
+    The last block is filled up: `lax.map` with a batch size would compile the loop once more for the rest.
+    """
     shape, size = alpha.shape, math.prod(alpha.shape)
     rest = -size % _BLOCK
     flat = [lax.reshape(each, (size,)) for each in (keys, alpha)]

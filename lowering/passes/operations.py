@@ -27,7 +27,7 @@ WEIGHT = {
 REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin".split())
 VIEWS = frozenset("reshape transpose squeeze slice rev broadcast_in_dim tile iota empty convert_element_type "
-                   "bitcast_convert_type copy stop_gradient split unstack real imag".split())
+                  "bitcast_convert_type copy stop_gradient split unstack real imag".split())
 FUSIBLE = REDUCTIONS | VIEWS | frozenset(
     "neg sin cos tan tanh exp exp2 expm1 log log1p log2 logistic sqrt rsqrt cbrt abs sign floor ceil round erf erf_inv "
     "erfc lgamma digamma is_finite not integer_pow polynomial one_minus_square square reduce_precision conj population_count "

@@ -270,10 +270,10 @@ def _is_better_by_rows(b: Any, size: int, count: int) -> bool:
     """
     if not (type(count) is int and type(size) is int) or count < _MANY_SIDES:
         return False
-    return size <= _SMALL or not _is_turned(b)
+    return size <= _SMALL or not _is_by_columns(b)
 
 
-def _is_turned(value: Any, depth: int = 4) -> bool:
+def _is_by_columns(value: Any, depth: int = 4) -> bool:
     """Whether its columns are in memory one after the other: by at most so many operations, of what the library gives or
     of the transpose of something else.
     """
@@ -282,7 +282,7 @@ def _is_turned(value: Any, depth: int = 4) -> bool:
         return getattr(value.owner.operands[0].owner, "name", "") != _LIBRARY_CALL
     if name == _LIBRARY_CALL:
         return True
-    return depth > 0 and name in _ELEMENT_BY_ELEMENT and any(_is_turned(each, depth - 1) for each in value.owner.operands)
+    return depth > 0 and name in _ELEMENT_BY_ELEMENT and any(_is_by_columns(each, depth - 1) for each in value.owner.operands)
 
 
 @lowers("cholesky_update")

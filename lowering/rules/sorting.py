@@ -74,20 +74,21 @@ def _sort(ctx: Any, *operands: Any, dimension: int, is_stable: bool, num_keys: i
         return _sort_packed(ctx, operands, dimension)
     if ctx.platform == "cpu" and not native:  # of which XLA:CPU sorts a few faster in any order
         is_stable = is_stable or type(key.size) is not int or key.shape[dimension] > _FEW
-    wide = [_WIDER.get(aval.dtype.name, aval.dtype) for aval in avals]
+    own = [aval.dtype for aval in avals]
+    wide = [_WIDER.get(dtype.name, dtype) for dtype in own]
     types = [ctx.tensor_type((), dtype) for dtype in wide for _ in range(2)]
+
+    def converted(values: Sequence[Any], before: list[Any], after: list[Any]) -> list[Any]:
+        return [x if one == other else ctx.convert(x, aval.shape, other)
+                for x, aval, one, other in zip(values, avals, before, after, strict=True)]
 
     def is_before(body: Any, arguments: Any) -> Any:
         pairs = [(arguments[2 * i], arguments[2 * i + 1], wide[i]) for i in range(num_keys)]
         return _is_before(body, pairs)
 
-    outs = _sort_operation(
-        ctx, [x if dtype == aval.dtype else ctx.convert(x, aval.shape, dtype) for x, aval, dtype in zip(
-            operands, avals, wide, strict=True)],
-        [ctx.type_of(aval) if dtype == aval.dtype else ctx.tensor_type(aval.shape, dtype) for aval, dtype in zip(
-            avals, wide, strict=True)], dimension, is_stable, types, is_before)
-    return [out if dtype == aval.dtype else ctx.convert(out, aval.shape, aval.dtype) for out, aval, dtype in zip(
-        outs, avals, wide, strict=True)]
+    given = converted(operands, own, wide)
+    outs = _sort_operation(ctx, given, [x.type for x in given], dimension, is_stable, types, is_before)
+    return converted(outs, wide, own)
 
 
 def _sort_operation(ctx: Any, operands: Sequence[Any], out_types: list[Any], dimension: int, is_stable: bool,

@@ -103,12 +103,21 @@ def _lu_solve(a, factors, permutation, b, *, transpose_a: bool):
     return _rows_in_order(lower(factors, upper(factors, b)), inverse)
 
 
+def matrix_product(a, x, left_side: bool = True, transpose_a: bool = False):
+    """a x or x a, with a or its transpose.
+
+    XLA finds equal products of gradients if neither signs nor transposes are between: signs belong to a, a is not transposed.
+    """
+    rank = aval_of(x).ndim
+    batch, axis = tuple(range(rank - 2)), rank - (1 if left_side != transpose_a else 2)
+    if left_side:
+        return dot_general(a, x, (((axis,), (rank - 2,)), (batch, batch)), Precision.HIGHEST)
+    return dot_general(x, a, (((rank - 1,), (axis,)), (batch, batch)), Precision.HIGHEST)
+
+
 def _as_linear_solve(a, factors, permutation, b, *, transpose_a: bool):
     """In JAX's words, for traces of libraries."""
-    def product(x):
-        batch = tuple(range(aval_of(x).ndim - 2))
-        axis = aval_of(x).ndim - (2 if transpose_a else 1)
-        return dot_general(a, x, (((axis,), (aval_of(x).ndim - 2,)), (batch, batch)), Precision.HIGHEST)
+    product = lambda x: matrix_product(a, x, transpose_a=transpose_a)
 
     def solve(transpose: bool):
         return lambda _, given: _lu_solve(a, factors, permutation, given, transpose_a=transpose)

@@ -1,4 +1,4 @@
-"""The few names under `jax._src` that widely used libraries import although they are private.
+"""The few names under `jax._src` that widely used libraries import although they are private, or that pickles of JAX name.
 
 The table gives for each name a public equivalent in jaxlite, and the library that needs it. Nothing else of `jax._src`
 exists.
@@ -13,7 +13,9 @@ from typing import Any
 # Module of jax._src -> module of ours, and which of its names: "theirs" or "theirs=ours"; "*" for any.
 _ALIASES: dict[str, list[tuple[str, str]]] = {
     "array": [("jaxlite.core.values", "ArrayImpl"), ("jaxlite.as_jax.pickles", "_reconstruct_array")],  # lovely_jax; pickles
-    "ad_checkpoint": [("jaxlite.ad_checkpoint", "*")],  # oryx
+    "ad_checkpoint": [("jaxlite.as_jax.pickles", "DotsSaveable SaveAnyNamesButThese SaveOnlyTheseNames dots_saveable "
+                                                 "dots_with_no_batch_dims_saveable everything_saveable nothing_saveable"),
+                      ("jaxlite.ad_checkpoint", "*")],  # pickles; oryx
     "ad_util": [("jaxlite.lax.shaping", "stop_gradient_p"), ("jaxlite.traces.jvp", "add_any_p"),  # lineax, folx
                 ("jaxlite.interpreters.ad", "*")],  # pyscfad
     "api": [("jaxlite.as_jax.util", "_dtype"), ("jaxlite", "*")],  # pennylane; pyscfad
@@ -36,8 +38,10 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("jaxlite.as_jax.util", "full_lower"),  # quax, eformer
         ("jaxlite.lax.shaping", "canonicalize_shape=canonical_shape"),  # torchax
         ("collections.abc", "Shape=Sequence"), ("typing", "DimSize=Any"),  # torchax
+        ("jaxlite.devices.sharding", "MemorySpace"), ("jaxlite.sharding", "ManualAxisType"),  # pickles
         ("jaxlite.extend.core", "*"),  # asdex: ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
     ],
+    "custom_batching": [("jaxlite.custom_batching", "custom_vmap")],  # pickles
     "custom_api_util": [("jaxlite.as_jax.util", "register_custom_decorator_type")],  # jaxdecomp
     "custom_derivatives": [("jaxlite", "custom_jvp custom_vjp"), ("jaxlite.custom_derivatives", "*")],  # jaxonomy
     "dispatch": [("jaxlite.devices.api", "wait_for_tokens=effects_barrier"), ("jaxlite.interpreters.xla", "apply_primitive"),
@@ -49,6 +53,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("numpy", "DType=dtype"), ("jaxlite.dtypes", "float0 issubdtype result_type"),  # genjax, optree
     ],
     "earray": [("jaxlite.devices.extended", "EArray")],  # flax
+    "export": [],
+    "export._export": [("jaxlite.export", "DisabledSafetyCheck")],  # pickles
     "flattree": [("jaxlite.core.flat_tree", "FlatTree nones pack")],  # quax
     "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # blackjax
     "hijax": [("jaxlite.extend.boxes", "Box new_box box_get box_set"), ("jaxlite.core.high", "MappingSpec")],  # users of boxes
@@ -66,6 +72,9 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
                                   ("jaxlite.interpreters.partial_eval", "*")],  # asdex
     "lax": [("jaxlite.lax", "*")],  # pyscfad
     "lax.control_flow": [("jaxlite.lax", "scan")],  # pytensor
+    "lax.control_flow.loops": [("jaxlite.lax", "associative_scan fori_loop map scan while_loop")],  # pickles
+    "lax.convolution": [("jaxlite.lax", "ConvDimensionNumbers")],  # pickles
+    "lax.fft": [("jaxlite.lax", "FftType")],  # pickles
     "lax.lax": [("jaxlite.lax.linalg.pieces", "_complex_basetype=real_dtype"),  # pyscfad
                 ("jaxlite.as_jax.util", "_const=const"),  # gwkokab
                 ("jaxlite.lax", "*")],  # pyscfad
@@ -73,6 +82,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
                    ("jaxlite.as_jax.lowering", "_broadcasting_select_hlo _nan_like_hlo"),
                    ("jaxlite.as_jax.linalg", "symmetrize"),
                    ("jaxlite.lax.linalg", "*")],  # unxt
+    "lax.slicing": [("jaxlite.lax", "GatherDimensionNumbers GatherScatterMode ScatterDimensionNumbers")],  # pickles
+    "layout": [("jaxlite.as_jax.pickles", "AutoLayoutSingleton"), ("jaxlite.experimental.layout", "Format Layout")],  # pickles
     "lib": [("jaxlite.as_jax.versions", "jaxlib_extension_version"), ("lowering.xla", "_jax")],  # grain, qwix
     "lib.xla_client": [("jaxlite.errors", "XlaRuntimeError=JaxRuntimeError"),  # dynamiqs
                        ("lowering.xla", "_xla=_jax")],  # easydel
@@ -82,7 +93,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "literals": [("jaxlite.as_jax.literals", "TypedComplex TypedFloat TypedInt TypedNdArray")],  # equinox, quax
     "mesh": [("jaxlite.devices.mesh", "get_concrete_mesh=context_mesh"), ("jaxlite.interpreters.pxla", "thread_resources"),
              ("jaxlite.sharding", "*")],  # levanter, flax
-    "named_sharding": [("jaxlite.as_jax.shardings", "UNSPECIFIED UnspecifiedValue")],  # kups
+    "named_sharding": [("jaxlite.as_jax.shardings", "UNSPECIFIED UnspecifiedValue"),  # kups
+                       ("jaxlite.as_jax.pickles", "_unpickle_named_sharding"), ("jaxlite.sharding", "NamedSharding")],
     "nn": [],
     "nn.functions": [("jaxlite.nn", "*")],  # sbijax
     "nn.initializers": [("jaxlite.nn.initializers", "_complex_truncated_normal _complex_uniform")],  # e3x
@@ -90,28 +102,43 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "numpy.array_methods": [("jaxlite.numpy.array_at", "_IndexUpdateHelper _IndexUpdateRef")],  # unxt
     "numpy.einsum": [("jaxlite.as_jax.einsums", "_default_poly_einsum_handler _einsum _poly_einsum_handlers")],  # haliax
     "numpy.index_tricks": [("jaxlite.numpy.grids", "CClass RClass")],  # quaxed
+    "numpy.linalg": [("jaxlite.numpy.decompositions", "EighResult EigResult QRResult SVDResult SlogdetResult")],  # pickles
+    "numpy.setops": [("jaxlite.numpy.sets", "_UniqueAllResult _UniqueCountsResult _UniqueInverseResult")],  # pickles
     "numpy.lax_numpy": [("jaxlite.numpy", "*")],  # haliax
     "numpy.ufuncs": [("jaxlite.numpy", "*")],  # esquilax, pyscfad
     "numpy.util": [("jaxlite.numpy.api", "promote_dtypes_complex promote_dtypes_inexact"),  # s2fft, orthax
                    ("jaxlite.as_jax.util", "promote_args_inexact")],  # gwkokab
     "numpy.vectorize": [("jaxlite.as_jax.vectorize", "*")],  # quaxed
+    "ops": [],
+    "ops.scatter": [("jaxlite.ops", "segment_max segment_min segment_prod segment_sum")],  # pickles
+    "ops.special": [("jaxlite.nn", "logsumexp")],  # pickles
     "pallas": [],
     "pallas.primitives": [("jaxlite.experimental.pallas.primitives", "*")],  # ejkernel
-    "partition_spec": [("jaxlite.sharding", "PartitionSpec")],  # levanter
+    "partition_spec": [("jaxlite.sharding", "PartitionSpec"),  # levanter
+                       ("jaxlite.core.aval", "UnreducedKind"), ("jaxlite.as_jax.pickles", "_get_default_unconstrained")],
     "pjit": [("jaxlite.compilation.jit", "jit_p"), ("jaxlite.sharding", "auto_axes"),  # quax, jaxns
              ("jaxlite.stages", "JitWrapped=Wrapped")],  # jaxtari
     "pretty_printer": [("jaxlite.as_jax.texts", "text")],  # haliax
     "public_test_util": [("jaxlite.as_jax.testing", "check_close")],  # tinygp
     "random": [("collections.abc", "Shape=Sequence")],  # evermore
-    "random.core": [("typing", "KeyDTypeLike=Any PRNGSpecDesc=Any")],  # taktiny
+    "random.core": [("typing", "KeyDTypeLike=Any PRNGSpecDesc=Any"), ("jaxlite.random", "*")],  # taktiny; pickles
+    "random.prng": [("jaxlite.as_jax.pickles", "KeyTy PRNGImpl"), ("jaxlite.random.prng", "PRNGKeyArray")],  # pickles
+    "random.rbg": [("jaxlite.random.rbg", "_rbg_fold_in=fold_in _rbg_random_bits=random_bits _rbg_seed=seed _rbg_split=split "
+                                          "_unsafe_rbg_fold_in=unsafe_fold_in _unsafe_rbg_split=unsafe_split")],  # pickles
     "random.threefry2x32": [("jaxlite.random.threefry", "threefry_fold_in=fold_in threefry_random_bits=random_bits "
                                                         "threefry_seed=seed threefry_split=split")],  # quax
     "scipy": [],
+    "scipy.optimize": [],
+    "scipy.optimize.minimize": [("jaxlite.scipy.optimize", "OptimizeResults")],  # pickles
     "scipy.sparse": [],
     "scipy.sparse.linalg": [("jaxlite.as_jax.linalg", "_norm _gmres_solve"),  # pyscfad
                             ("jaxlite.scipy.sparse.linalg", "_identity _normalize_matvec=_operator _gmres_batched "
                                                             "_gmres_incremental")],
+    "scipy.spatial": [],
+    "scipy.spatial.transform": [("jaxlite.scipy.spatial.transform", "Rotation Slerp")],  # pickles
     "scipy.special": [("jaxlite.scipy.special", "*")],  # jaxns
+    "scipy.stats": [],
+    "scipy.stats._core": [("jaxlite.scipy.stats.summaries", "ModeResult")],  # pickles
     "sharding_impls": [("jaxlite.as_jax.shardings", "UNSPECIFIED UnspecifiedValue canonicalize_sharding")],  # jaxns, brainstate
     "source_info_util": [("jaxlite.core.source", "register_exclusion"),  # kauldron
                          ("jaxlite.extend.source_info_util", "*")],  # brainstate
@@ -123,6 +150,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("jaxlite.core.source", "register_exclusion include_frame _exclude_paths=excluded"),
         ("jaxlite.core.filtering", "api_boundary=boundary filter_traceback=filtered UnfilteredStackTrace"),
     ],
+    "tree": [("jaxlite.tree", "*")],  # pickles
     "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("jaxlite.as_jax.trees", "prefix_errors"),
                   ("typing", "BuiltInKeyEntry=Any"),
                   ("jaxlite.tree_util", "*")],  # flax; haliax

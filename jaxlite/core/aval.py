@@ -68,8 +68,9 @@ class ManualAxisType:
     reduced: frozenset[Any]
     unreduced_kind: UnreducedKind | None
 
-    def __init__(self, *, varying: Any = _nowhere, unreduced: Any = _nowhere, reduced: Any = _nowhere,
-                 unreduced_kind: UnreducedKind | None = None):
+    def __new__(cls, *, varying: Any = _nowhere, unreduced: Any = _nowhere, reduced: Any = _nowhere,
+                unreduced_kind: UnreducedKind | None = None) -> ManualAxisType:
+        self = object.__new__(cls)
         for name, axes in zip(self.__slots__, (varying, unreduced, reduced), strict=False):
             if not isinstance(axes, (set, frozenset)):
                 raise TypeError(f"ManualAxisType: {name} must be a set of names of axes, got {axes!r}")
@@ -80,6 +81,7 @@ class ManualAxisType:
                                  f"{name}={set(getattr(self, name))}")
 
         object.__setattr__(self, "unreduced_kind", kind_of_parts(self.unreduced, unreduced_kind))
+        return self
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"cannot assign to field {name!r}")
@@ -163,7 +165,7 @@ high_types = _HighTypes()
 class MemorySpace(enum.Enum):
     """A kind of memory, whatever its name is on the platform: part of types, a target of `device_put`; `jax.memory.Space`."""
 
-    Device, Host, Any = range(3)
+    Device, Host, Any = range(1, 4)
 
     def __repr__(self) -> str:
         return f"MemorySpace.{self.name}"
@@ -187,7 +189,7 @@ class ShapedArray(AbstractValue):
 
     Args to the constructor: `shape` a tuple of ints, `dtype` a NumPy dtype or an extended dtype; `sharding` how the array is
     cut: of that, the type has what is said of explicit axes; `vma` the names of manual mesh axes along which it varies;
-    `memory_space` the kind of memory that it is in.
+    `memory_space` the kind of memory that it is in; `layout` nothing but `Layout.AUTO`.
     """
 
     __slots__ = ("shape", "dtype", "weak_type", "vma", "layout", "memory_space")
@@ -200,7 +202,9 @@ class ShapedArray(AbstractValue):
 
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None,
                 vma: Any = None, memory_space: MemorySpace = _DEVICE,
-                manual_axis_type: ManualAxisType | None = None) -> ShapedArray:
+                manual_axis_type: ManualAxisType | None = None, layout: Any = None) -> ShapedArray:
+        if not getattr(layout, "is_auto", layout is None):
+            raise ValueError(f"ShapedArray: types say nothing of an array's layout in memory, but `Layout.AUTO`; got {layout}")
         if manual_axis_type is not None:
             if manual_axis_type.unreduced or manual_axis_type.reduced:
                 raise NotImplementedError(f"ShapedArray takes the axes along which values vary, got {manual_axis_type}")

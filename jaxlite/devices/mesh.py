@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import enum
 import math
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,8 @@ class AxisType(enum.Enum):
         return self.name
 
 
-class AbstractDevice(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class AbstractDevice:
     """The kind of devices of an abstract mesh."""
 
     device_kind: str
@@ -50,7 +52,10 @@ class AbstractDevice(NamedTuple):
     platform: str
 
     def __repr__(self) -> str:
-        return f"AbstractDevice({', '.join(f'{name}={value}' for name, value in self._asdict().items())})"
+        return f"AbstractDevice({', '.join(self._parts())})"
+
+    def _parts(self) -> list[str]:
+        return [f"{name}={value}" for name, value in dataclasses.asdict(self).items()]
 
 
 _lock = threading.Lock()
@@ -365,7 +370,7 @@ class AbstractMesh(_Grid):
 
     def __repr__(self) -> str:
         device = self.abstract_device
-        kind = "" if device is None else "".join(f", {name}={value}" for name, value in device._asdict().items())
+        kind = "" if device is None else "".join(f", {part}" for part in device._parts())
         return f"AbstractMesh({self._axes_text()}, axis_types={self.axis_types}{kind})"
 
     def __reduce__(self) -> Any:

@@ -81,9 +81,15 @@ class PartitionSpec:
 
     __slots__ = ("_partitions", "unreduced", "reduced", "unreduced_kind", "_hash")
     UNCONSTRAINED = UNCONSTRAINED
+    _partitions: tuple[Any, ...]
+    unreduced: frozenset[Any]
+    reduced: frozenset[Any]
+    unreduced_kind: UnreducedKind | None
+    _hash: int
 
-    def __init__(self, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset(),
-                 unreduced_kind: UnreducedKind | None = None):
+    def __new__(cls, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset(),
+                unreduced_kind: UnreducedKind | None = None) -> PartitionSpec:
+        self = object.__new__(cls)
         self._partitions = tuple(map(_canonical, partitions))
         self.unreduced, self.reduced = frozenset(unreduced), frozenset(reduced)
         self.unreduced_kind = kind_of_parts(self.unreduced, unreduced_kind)
@@ -98,6 +104,7 @@ class PartitionSpec:
             if self.unreduced & self.reduced:
                 raise ValueError("unreduced and reduced axes passed to PartitionSpec cannot overlap. Got "
                                  f"{self.unreduced} and {self.reduced}")
+        return self
 
     @property
     def partitions(self) -> tuple[Any, ...]:
@@ -636,3 +643,7 @@ class Format:
             raise ValueError(f"Sharding has to be concrete when layout is of type {type(self.layout)}. Please pass a "
                              "`jax.sharding.NamedSharding` or `jax.sharding.SingleDeviceSharding` to the sharding argument. "
                              f"Got sharding {self.sharding}")
+
+    def __setstate__(self, state: Any) -> None:
+        """Fill what a pickle makes; in one of JAX the fields are slots."""
+        vars(self).update(state[1] if isinstance(state, tuple) else state)

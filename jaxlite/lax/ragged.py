@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array
@@ -27,7 +28,8 @@ from jaxlite.traces.decompose import decomposes
 # --- ragged ------------------------------------------------------------------------------------------
 
 
-class RaggedDotDimensionNumbers(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class RaggedDotDimensionNumbers:
     """Which axes of a ragged product are what.
 
     dot_dimension_numbers: as of `dot_general`. lhs_ragged_dimensions: the one axis of lhs that is cut into groups.
@@ -39,13 +41,18 @@ class RaggedDotDimensionNumbers(NamedTuple):
     lhs_ragged_dimensions: Any
     rhs_group_dimensions: Any
 
+    def __post_init__(self) -> None:
+        vars(self).update(dot_dimension_numbers=canonical_dimension_numbers(self.dot_dimension_numbers),
+                          lhs_ragged_dimensions=tuple(map(operator.index, self.lhs_ragged_dimensions)),
+                          rhs_group_dimensions=tuple(map(operator.index, self.rhs_group_dimensions)))
+
 
 ragged_dot_general_p = Primitive("ragged_dot_general")
 
 
 def _kind_of_ragged(numbers: RaggedDotDimensionNumbers) -> tuple[str, int]:
     """'contracting', 'batch' or 'row', and the ragged axis of lhs."""
-    ((lhs_contract, _), (lhs_batch, _)), (axis,), _ = numbers
+    ((lhs_contract, _), (lhs_batch, _)), (axis,) = numbers.dot_dimension_numbers, numbers.lhs_ragged_dimensions
     return ("contracting" if axis in lhs_contract else "batch" if axis in lhs_batch else "row"), axis
 
 
@@ -180,14 +187,11 @@ def ragged_dot_general(lhs, rhs, group_sizes, ragged_dot_dimension_numbers: Ragg
     """
     if group_offset is not None:
         raise NotImplementedError("ragged_dot_general takes no group_offset: slice lhs and group_sizes instead")
-    dot_numbers, ragged, group = ragged_dot_dimension_numbers
-    numbers = RaggedDotDimensionNumbers(canonical_dimension_numbers(dot_numbers),
-                                        *(tuple(map(operator.index, axes)) for axes in (ragged, group)))
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "ragged_dot_general")
     return laid_out_by(
-        out_sharding, ragged_dot_general_p.bind, lhs, rhs, group_sizes, ragged_dot_dimension_numbers=numbers,
-        precision=canonicalize_precision(precision),
+        out_sharding, ragged_dot_general_p.bind, lhs, rhs, group_sizes,
+        ragged_dot_dimension_numbers=ragged_dot_dimension_numbers, precision=canonicalize_precision(precision),
         preferred_element_type=preferred_element_type, group_offset=None, out_sharding=None)
 
 

@@ -127,6 +127,10 @@ class PRNGKeyArray(EArray):
         self.aval = outer_aval(dtype, words, 1) if layouts.exist else shaped_array(words.shape[:-1], dtype, False)
         self._consumed: Any = False  # what of it was used, with the option `debug_key_reuse`
 
+    def __setstate__(self, state: Any) -> None:
+        """Fill what a pickle of JAX makes."""
+        PRNGKeyArray.__init__(self, state["_impl"].dtype, state["_base_array"])
+
     def __bool__(self) -> bool:
         raise TypeError("key array cannot be converted to boolean.")
 

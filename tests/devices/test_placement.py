@@ -35,6 +35,10 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert MESH.abstract_mesh is MESH.abstract_mesh and MESH.abstract_mesh.shape == MESH.shape
         assert jax.make_mesh((8,), ("x",)).axis_types == (AxisType.Explicit,)
         assert AbstractMesh((2,), "x").axis_types == (AxisType.Explicit if VERSION >= (0, 11) else AxisType.Auto,)
+        device = MESH.abstract_mesh.abstract_device  # no tuple, and it cannot be changed
+        assert device.platform == "cpu" and device == copy.copy(device) and not isinstance(device, tuple)
+        with pytest.raises(AttributeError, match="platform"):
+            device.platform = "tpu"
         manual = AbstractMesh((2, 4), ("x", "y"), (AxisType.Auto,) * 2).update_axis_types({"x": AxisType.Manual})
         assert manual.manual_axes == ("x",) and manual.auto_axes == ("y",)
 

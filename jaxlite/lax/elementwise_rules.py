@@ -90,25 +90,24 @@ def stretch(g, out):
     return g if shape == target else shaping.broadcast_in_dim(g, target, range(len(shape)))
 
 
-def const(value, x):
-    """A scalar constant in the dtype of x, weakly typed if x is."""
+def const(value, x, strong: bool = False):
+    """A scalar constant in the dtype of x, weakly typed if x is. A `strong` one makes what it is combined with strong too."""
     aval = aval_of(x)
     scalar = np.asarray(value).astype(aval.dtype)[()]
-    if aval.weak_type and aval_of(scalar.item()).dtype == aval.dtype:
+    if aval.weak_type and not strong and aval_of(scalar.item()).dtype == aval.dtype:
         return scalar.item()
     return scalar
 
 
-def filled(value, x):
+def filled(value, x, strong: bool = False):
     """A constant in the shape and dtype of x."""
     aval = aval_of(x)
-    made = shaping.broadcast_in_dim(const(value, x), aval.shape, ())
+    made = shaping.broadcast_in_dim(const(value, x, strong), aval.shape, ())
     return placement.laid_out_as(made, aval) if layouts.exist else made
 
 
 def _strong_zeros(x):
-    aval = aval_of(x)
-    return shaping.broadcast_in_dim(aval.dtype.type(0), aval.shape, ())
+    return shaping.broadcast_in_dim(const(0, x, strong=True), aval_of(x).shape, ())
 
 
 def _cts(ct, *operands) -> list[Any]:
@@ -155,10 +154,11 @@ e.neg_p.def_transpose(lambda ct, x: [neg(ct)])
 
 def _def_extreme(primitive, beats: Callable) -> None:
     """The share of an operand: 1 if it is taken, 1/2 for ties."""
+    strong = VERSION >= (0, 12)  # as JAX of the same jaxlib
 
     def share(g, ans, x, y):
         g, x, y = stretch(g, ans), stretch(x, ans), stretch(y, ans)
-        one, half, zero = (filled(value, g) for value in (1, 0.5, 0))
+        one, half, zero = (filled(value, g, strong) for value in (1, 0.5, 0))
         # Not `eq(x, ans)`: the kernel of a gradient needs no result.
         is_taken = eq(x, ans) if dtypes.kind(aval_of(x).dtype) == "c" else beats(x, y)
         return mul(g, select_n(eq(x, y), select_n(is_taken, zero, one), half))

@@ -192,9 +192,9 @@ def _pad_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, padding_config)
 
 @shaping.pad_p.def_transpose
 def _pad_transpose(ct, x, value, *, padding_config: tuple[tuple[int, int, int], ...]) -> list[Any]:
-    inside = ct
+    inside = shaping.convert(ct, None, False)
     if any(low < 0 or high < 0 for low, high, _ in padding_config):  # what was cut off gets 0
-        inside = shaping.pad(ct, const(0, ct), [(max(-low, 0), max(-high, 0), 0) for low, high, _ in padding_config])
+        inside = shaping.pad(inside, const(0, inside), [(max(-low, 0), max(-high, 0), 0) for low, high, _ in padding_config])
     starts = [max(low, 0) for low, _, _ in padding_config]
     limits = [size - max(high, 0) for size, (_, high, _) in zip(aval_of(inside).shape, padding_config, strict=True)]
     strides = [inner + 1 for _, _, inner in padding_config]

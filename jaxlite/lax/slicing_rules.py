@@ -31,7 +31,7 @@ def _slice_transpose(ct, x, *, start_indices: Ints, limit_indices: Ints, strides
     for size, cut, start, step in zip(x.aval.shape, aval_of(ct).shape, start_indices, steps, strict=True):
         covered = start + largest(0, (cut - 1) * step + 1)
         config.append((start, size - covered, step - 1))
-    return [shaping.pad(ct, const(0, ct), config)]
+    return [shaping.pad(ct, const(0, ct, strong=True), config)]
 
 
 def_linear(slicing.slice_p, _slice_transpose)

@@ -21,6 +21,7 @@ from jaxlite.lax import special as s
 from jaxlite.lax.elementwise_rules import const, filled, stretch
 from jaxlite.traces.batching import def_elementwise
 from jaxlite.traces.jvp import def_jvp
+from lowering.xla import VERSION
 
 _series = loader("jaxlite.lax.special_series")  # with loops, for the one rule that needs it
 
@@ -37,8 +38,8 @@ def refuse(message: str, error: type[Exception] = ValueError) -> Callable[..., A
 # --- error functions ---------------------------------------------------------------------------------
 
 
-def _gaussian(x, scale: float):
-    return e.mul(const(scale, x), e.exp(e.neg(e.square(x))))
+def _gaussian(x, scale: float):  # strong or not as JAX of the same jaxlib
+    return e.mul(const(scale, x, strong=VERSION >= (0, 12)), e.exp(e.neg(e.square(x))))
 
 
 def_jvp(s.erf_p, lambda g, ans, x: e.mul(g, _gaussian(x, 2 / math.sqrt(math.pi))))

@@ -131,10 +131,10 @@ multiply = with_methods(
     1, Folds(lax.reduce_prod, lax.cumprod, "multiply", widen=True))
 maximum = with_methods(
     binary_xy("maximum", lax.max, "The greater of x and y, element by element; NaN if either is NaN."),
-    None, Folds(lax.reduce_max, lax.cummax, "max"))
+    None, Folds(lax.reduce_max, lax.cummax, "max", strong=True))
 minimum = with_methods(
     binary_xy("minimum", lax.min, "The lesser of x and y, element by element; NaN if either is NaN."),
-    None, Folds(lax.reduce_min, lax.cummin, "min"))
+    None, Folds(lax.reduce_min, lax.cummin, "min", strong=True))
 true_divide = binary("true_divide", lax.div, "x1 / x2, element by element, in floating point.", promote_inexact)
 divide = binary("divide", lax.div, "x1 / x2, element by element, in floating point.", promote_inexact)
 _negative = unary("negative", lax.neg, "-x, element by element. TypeError for booleans: use `~`.", promote)

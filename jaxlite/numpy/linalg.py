@@ -160,7 +160,8 @@ def slogdet(a, *, method: str | None = None) -> SlogdetResult:
         value = det(shaping.convert(a, dtypes.float32, False))
         return SlogdetResult(*(shaping.convert(x, a.dtype, False) for x in (lax.sign(value), lax.log(lax.abs(value)))))
     found = _slogdet_by_lu(a, *lax_linalg.lu(shaping.stop_gradient(a)))
-    return SlogdetResult(*(shaping.convert(x, None, aval_of(a).weak_type) for x in found))
+    weak = aval_of(a).weak_type and a.shape[-1] <= 3  # as `det`, which needs no factors of small matrices
+    return SlogdetResult(*(shaping.convert(x, None, weak) for x in found))
 
 
 def _sign_and_log(sign, triangles) -> tuple[Any, Any]:

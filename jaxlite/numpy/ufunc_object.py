@@ -19,6 +19,7 @@ from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, unsupported
 
 _bool = np.dtype(bool)
@@ -29,6 +30,7 @@ class Folds(NamedTuple):
 
     reduce: (array, axes) -> array; accumulate: (array, axis) -> array; scatter: a method of `x.at[i]`.
     widen: sums and products of booleans and narrow integers are in 32 bits. logical: operands are booleans.
+    strong: a reduction is never weakly typed.
     """
 
     reduce: Callable | None = None
@@ -36,6 +38,7 @@ class Folds(NamedTuple):
     scatter: str | None = None
     widen: bool = False
     logical: bool = False
+    strong: bool = False
 
 
 class ufunc:
@@ -159,6 +162,8 @@ class ufunc:
         """For each i combine a[indices[i]:indices[i + 1]] along an axis; a[indices[i]] where that is empty."""
         self._check_binary("reduceat", out)
         check_arrays(f"{self.__name__}.reduceat", a, indices)
+        if not isinstance(axis, (int, np.integer)):
+            raise ValueError(f"reduceat requires a single integer axis, got {axis!r}")
         if self._reduceat:
             return self._reduceat(a, indices, op=self, axis=axis, dtype=dtype)
         return _reduceat(a, indices, op=self, axis=axis, dtype=dtype, longest=_longest(a, indices, axis))
@@ -252,6 +257,8 @@ def _reduce(a, initial, where, *, op: ufunc, axis: Any, dtype: Any, keepdims: bo
         if where is not None:
             a = lax.select(where, a, lax.broadcast_in_dim(start, a.shape, ()))
         result = fold(a, axes)
+        if op.folds.strong:
+            result = lax.convert_element_type(result, result.dtype)
         if initial is not None:
             result = op.call(start, result)
     else:
@@ -281,7 +288,7 @@ def _fold(op: ufunc, items, initial, identity, where):
 @api
 def _accumulate(a, *, op: ufunc, axis: Any, dtype: Any):
     a = as_array(a)
-    if axis is None or not a.shape:
+    if axis is None:
         a, axis = lax.reshape(a, (a.size,)), 0
     if dtype is None and op.folds.widen and a.dtype == _bool:
         dtype = _widened(a.dtype)
@@ -344,7 +351,8 @@ def _longest(a, indices, axis: int) -> int | None:
 
 @api
 def _reduceat(a, indices, *, op: ufunc, axis: int, dtype: Any, longest: int | None):
-    a, starts = _operand(op, a, dtype), as_array(indices)
+    a = as_array(a) if dtype is None else as_array(a).astype(dtype)  # a slice of one element is that element, as in JAX
+    starts, weak = as_array(indices), aval_of(a).weak_type
     if starts.ndim != 1 or dtypes.kind(starts.dtype) not in "iu":
         raise ValueError(f"reduceat indices must be an array of integers with one axis, got {aval_of(starts)}")
     (axis,) = canonical_axes(axis, a.ndim)
@@ -359,7 +367,7 @@ def _reduceat(a, indices, *, op: ufunc, axis: int, dtype: Any, longest: int | No
         place = starts + offset
         new = op.call(result, items[lax.min(place, lax.full_like(place, size - 1))])
         take = _spread(lax.reshape(place < ends, column), result.shape)
-        return lax.select(take, lax.convert_element_type(new, result.dtype), result)
+        return lax.select(take, shaping.convert(new, result.dtype, weak), result)
 
     def step(result, offset):
         if longest is not None:

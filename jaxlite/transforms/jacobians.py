@@ -75,7 +75,7 @@ def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
         treedef = tree_flatten(primals)[1]
 
         def unpack(column: Any, out: Any) -> Any:
-            column = _array_of_zeros(column, aval_of(out).dtype)
+            column = shaping.convert(_array_of_zeros(column, aval_of(out).dtype), None, aval_of(out).weak_type)
             parts = _split_axis(column, aval_of(column).ndim - 1, shapes, sizes)
             tree = tree_unflatten(treedef, parts)
             return tree[0] if isinstance(argnums, int) else tree
@@ -108,7 +108,9 @@ def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
         rows = rows[0] if isinstance(argnums, int) else rows
         out_tree = tree_flatten(out)[1]
         leaves, row_tree = tree_flatten(rows)
-        columns = [_split_axis(_array_of_zeros(leaf), 0, shapes, sizes) for leaf in leaves]
+        weak = [aval_of(leaf).weak_type for leaf in tree_leaves(primals[0] if isinstance(argnums, int) else primals)]
+        columns = [_split_axis(shaping.convert(_array_of_zeros(leaf), None, each), 0, shapes, sizes)
+                   for leaf, each in zip(leaves, weak, strict=True)]
         jacobian = tree_unflatten(out_tree, [tree_unflatten(row_tree, [column[index] for column in columns])
                                              for index in range(len(shapes))])
         return (jacobian, aux[0]) if has_aux else jacobian

@@ -9,6 +9,7 @@ import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.experimental.jet import jet
+from lowering.xla import VERSION
 
 
 def test_batched_branches_are_differentiated_only_where_they_are_taken():
@@ -309,6 +310,22 @@ def test_tangents_are_weakly_typed_where_their_values_are() -> None:
     assert value.weak_type and all(term.weak_type for term in series)
     value, series = jet(jnp.sin, (jnp.float32(0.5),), ((1.0, 0.0),))
     assert not value.weak_type and not any(term.weak_type for term in series)
+
+
+def test_gradients_of_weakly_typed_arrays_through_zeros_and_shares() -> None:
+    weak = jnp.full(3, 0.5)
+    for function in (lambda x: x[0], lambda x: x[:2].sum(), lambda x: jnp.pad(x, 1).sum(),
+                     lambda x: lax.pad(x, 0.0, [(-1, 2, 0)]).sum()):
+        assert not jax.grad(function)(weak).weak_type  # put into an array of zeros
+        assert jax.jacrev(function)(weak).weak_type  # a Jacobian is as the argument, or in forward mode as the result
+    assert jax.jacfwd(lambda x: jnp.maximum(x, 0.0))(weak).weak_type
+    assert not jax.jacfwd(lambda x: x * jnp.ones(3))(weak).weak_type
+    pair = jax.jacrev(lambda x, y: x[0] * y, argnums=(0, 1))(weak, jnp.ones(2))
+    assert [part.weak_type for part in pair] == [True, False]
+    strong = VERSION >= (0, 12)  # as JAX of the same jaxlib
+    for function in (lambda x: jnp.clip(x, 0, 1), lambda x: jnp.maximum(x, 0.0), lax.erf, lambda x: jnp.minimum(0.0, x)):
+        assert jax.grad(function)(0.5).weak_type is not strong
+        assert jax.jvp(function, (0.5,), (1.0,))[1].weak_type is not strong
 
 
 @pytest.mark.parametrize("transform, error", [(jax.grad, TypeError), (jax.jacfwd, ValueError), (jax.jacrev, ValueError)])

@@ -51,7 +51,7 @@ def scaled_matmul(lhs, rhs, lhs_scales, rhs_scales, preferred_element_type=jnp.f
 
 def _scaled(values, scales):
     rows, blocks = values.shape[:2], scales.shape[2]
-    split = values.astype(jnp.float32).reshape(*rows, blocks, -1)
+    split = values.astype(jnp.float32).reshape(*rows, blocks, values.shape[2] // blocks)
     return (split * scales.astype(jnp.float32)[..., None]).reshape(values.shape)
 
 

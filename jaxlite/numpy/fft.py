@@ -39,6 +39,8 @@ def _scale(name: str, kind, norm: str | None, count: int) -> float:
     if not isinstance(norm, (str, type(None))) or norm not in _OPPOSITE:
         raise ValueError(f'Invalid norm value {norm}; should be "backward","ortho" or "forward". (jnp.fft.{name})')
     inverse = kind in (_IFFT, _IRFFT)
+    if not count:
+        return 1.0
     if norm == "ortho":
         return math.sqrt(count) if inverse else 1 / math.sqrt(count)
     if norm == "forward":

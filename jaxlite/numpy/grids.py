@@ -365,9 +365,11 @@ def fill_diagonal(a, val, wrap: bool = False, *, inplace: bool = True):
         raise ValueError(f"jnp.fill_diagonal: array must be at least 2-d, got shape {shape}")
     if len(shape) > 2:
         _check_equal_sizes("fill_diagonal", shape)
+    count = min(shape)
+    if not count:
+        return a
     if not val.size:
         raise ZeroDivisionError(f"jnp.fill_diagonal: val of shape {val.shape} has no elements")
-    count = min(shape)
     if val.shape:
         val = val.ravel()
         val = lax.slice_in_dim(shaping.tile(val, (-(-count // val.size),)), 0, count)

@@ -383,7 +383,9 @@ def take_along_axis(arr, indices, axis: int | None = -1, mode: str | GatherScatt
     check_arrays("take_along_axis", arr, indices)
     arr = creation.asarray(arr)
     if axis is None:
-        arr, indices, axis = _flat(arr), _flat(indices), 0
+        if aval_of(indices).ndim != 1:
+            raise ValueError(f"take_along_axis indices must be 1D if axis=None, got shape {aval_of(indices).shape}")
+        arr, axis = _flat(arr), 0
     _check_along("take_along_axis", arr, indices)
     if mode in ("one_hot", GatherScatterMode.ONE_HOT):
         return _take_by_product(arr, indices, shaping.canonical_axis(axis, arr.ndim))

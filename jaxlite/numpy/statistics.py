@@ -658,6 +658,8 @@ def histogramdd(sample, bins=10, range=None, weights=None, density: bool | None 
     if aval_of(sample).ndim != 2:
         raise ValueError(f"histogramdd: sample must have shape (points, D), got {aval_of(sample).shape}")
     points, dimensions = aval_of(sample).shape
+    if not dimensions:
+        raise ValueError(f"histogramdd: sample must have at least one dimension, got {aval_of(sample).shape}")
     if weights is not None and aval_of(weights).shape != (points,):
         raise ValueError(f"should have one weight for each sample: {points}, got shape {aval_of(weights).shape}.")
     if isinstance(bins, (list, tuple)) or (hasattr(bins, "ndim") and bins.ndim):

@@ -158,3 +158,24 @@ def test_fill_values_fit_their_dtype():
         with pytest.raises(TypeError, match="real number.*'complex'"):
             fill()
     assert jnp.full(1, 1j, jnp.complex64) == 1j and jnp.full(1, 1j, bool) == True  # noqa: E712
+
+
+def test_arrays_without_elements():
+    for transform in (jnp.fft.fft, jnp.fft.ifft):
+        assert transform(jnp.zeros((2, 0)), norm="ortho").shape == (2, 0)
+    assert jnp.fill_diagonal(jnp.zeros((0, 2)), jnp.zeros(0), inplace=False).shape == (0, 2)
+    with pytest.raises(ValueError, match="at least one dimension"):
+        jnp.histogramdd(jnp.zeros((2, 0)), 2)
+    blocks = jnp.zeros((0, 2, 4)), jnp.zeros((0, 3, 4)), jnp.ones((0, 2, 2)), jnp.ones((0, 3, 2))
+    assert nn.scaled_matmul(*blocks).shape == (0, 2, 3)
+
+
+def test_wrong_ranks_are_value_errors():
+    for indices in (1, jnp.array([[1]])):
+        with pytest.raises(ValueError, match="indices must be 1D if axis=None"):
+            jnp.take_along_axis(jnp.arange(6).reshape(2, 3), indices, axis=None)
+    for symmetrize in (True, False):
+        for factor in (lax.linalg.cholesky, lax.linalg.eigh):
+            for x in (jnp.ones(()), jnp.ones(3)):
+                with pytest.raises(ValueError, match=r"must have shape \[\.\.\., n, n\], got shape"):
+                    factor(x, symmetrize_input=symmetrize)

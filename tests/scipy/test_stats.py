@@ -162,6 +162,10 @@ def test_summaries_match_scipy(axis):
 def test_summary_errors():
     with pytest.raises(NotImplementedError, match="omit"):
         stats.mode(SAMPLE, nan_policy="omit")
+    for axis, shape in ((1, (2, 1)), (None, (1, 1))):
+        empty = stats.mode(jnp.zeros((2, 0), int), axis=axis, keepdims=True)
+        assert empty.mode.shape == empty.count.shape == shape and jnp.isnan(empty.mode).all() and (empty.count == 0).all()
+    assert stats.dirichlet.pdf(jnp.ones(0), jnp.ones(0)) == 0
     with pytest.raises(ValueError, match="nan_policy must be"):
         stats.sem(SAMPLE, nan_policy="foo")
     with pytest.raises(ValueError, match="unknown method 'foo'"):

@@ -16,7 +16,18 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, reductions, shaping, slicing
 from jaxlite.lax.control_flow import fori_loop, scan
 from jaxlite.lax.dot import Precision, dot_general
-from jaxlite.lax.linalg.pieces import at_once, check, check_square, front, real_dtype, strong, symmetrized, transposed, typed
+from jaxlite.lax.linalg.pieces import (
+    at_once,
+    check,
+    check_matrices,
+    check_square,
+    front,
+    real_dtype,
+    strong,
+    symmetrized,
+    transposed,
+    typed,
+)
 from jaxlite.lax.triangles import masked
 from jaxlite.traces.decompose import decomposes
 
@@ -45,6 +56,7 @@ def cholesky(x, *, symmetrize_input: bool = True):
       symmetrize_input: take (x + x^H) / 2; if False only the lower triangle is read.
     Returns: (..., n, n). NaN where a matrix is not positive definite.
     """
+    check_matrices("cholesky", aval_of(x).shape)
     if symmetrize_input:
         x = symmetrized("cholesky", x)
     return masked(cholesky_p.bind(x), elementwise.ge)

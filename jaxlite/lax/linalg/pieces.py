@@ -38,6 +38,13 @@ def check(name: str, avals: tuple[Any, ...], ranks: Ints, accepted: str = INEXAC
     return batches[0]
 
 
+def check_matrices(name: str, shape: Ints) -> None:
+    """Refuse what has fewer than two axes, and matrices that are not square."""
+    if len(shape) < 2:
+        raise ValueError(f"The input to linalg.{name} must have shape [..., n, n], got shape {shape}")
+    check_square(name, shape)
+
+
 def check_square(name: str, shape: Ints, which: str = "input") -> None:
     """Refuse matrices that are not square."""
     if shape[-1] != shape[-2]:
@@ -136,9 +143,7 @@ def adjoint(x):
 def symmetrized(name: str, x):
     """(x + x^H) / 2, so that rounding in one triangle does not show."""
     aval = aval_of(x)
-    if aval.ndim < 2:
-        raise TypeError(f"Input 0 to {name} must have rank at least 2, but got shape={aval.shape}")
-    check_square(name, aval.shape)
+    check_matrices(name, aval.shape)
     x = shaping.convert(x, dtypes.to_inexact_dtype(aval.dtype), aval.weak_type)
     total = elementwise.add(x, adjoint(x))
     return elementwise.div(total, shaping.full_like(total, 2, shape=()))

@@ -23,6 +23,7 @@ from jaxlite.lax.linalg.pieces import (
     at_once,
     check,
     check_choice,
+    check_matrices,
     check_square,
     complex_dtype,
     pair,
@@ -125,6 +126,7 @@ def eigh(x, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalu
     Returns: (v, w): orthonormal columns (..., n, n), real values (..., n).
     """
     check_choice("eigh", "implementation", implementation, EighImplementation)
+    check_matrices("eigh", aval_of(x).shape)
     if symmetrize_input:
         x = symmetrized("eigh", x)
     vectors, values = eigh_p.bind(x, lower=bool(lower), sort_eigenvalues=bool(sort_eigenvalues),

@@ -30,7 +30,7 @@ def logpdf(x, alpha):
     if x.shape[0] == size - 1:
         x = jnp.concatenate([x, 1 - jnp.sum(x, axis=0, keepdims=True)])
     is_inside = jnp.all(x >= 0, axis=0) & (jnp.abs(jnp.sum(x, axis=0) - 1) < 1e-6)
-    x = jnp.where(is_inside, x, 1 / size)
+    x = jnp.where(is_inside, x, 1 / max(size, 1))
     exponents = jnp.reshape(alpha, (size, *[1] * (x.ndim - 1))) - 1
     log_scale = gammaln(jnp.sum(alpha)) - jnp.sum(gammaln(alpha))
     return jnp.where(is_inside, log_scale + jnp.sum(xlogy(exponents, x), axis=0), -jnp.inf)

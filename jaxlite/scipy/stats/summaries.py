@@ -46,8 +46,9 @@ def mode(a, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool 
     else:
         ordered = jnp.sort(jnp.moveaxis(a, axis, -1), axis=-1)
     size = aval_of(ordered).shape[-1]
-    if not size:
-        raise ValueError("mode: the axis is empty")
+    if not size:  # none, zero times, as in SciPy
+        count = jnp.count_nonzero(a, axis=axis, keepdims=keepdims).astype(float)
+        return ModeResult(jnp.full_like(count, jnp.nan), count)
     place = jnp.arange(size)
     # In sorted order, a run of equal values is as long as its last element is far from its first.
     differ = ordered[..., 1:] != ordered[..., :-1]

@@ -114,7 +114,7 @@ def _resampled(image, matrices: dict[int, Any], precision):
 
 
 def _new_shape(image, shape: Sequence[int]) -> tuple[int, ...]:
-    shape = tuple(map(as_size, shape))
+    shape = (as_size(shape),) if isinstance(shape, (int, np.integer)) else tuple(map(as_size, shape))
     if len(shape) != aval_of(image).ndim:
         raise ValueError(f"shape must have length equal to the number of dimensions of x;  {shape} vs "
                          f"{aval_of(image).shape}")

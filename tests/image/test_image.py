@@ -87,6 +87,13 @@ def test_nearest_elements():
         assert image.resize(np.arange(7), (size,), "nearest").tolist() == np.floor(centers + 1e-9).tolist()
 
 
+def test_a_vector_takes_an_int_as_its_shape():
+    x = jnp.array([0.0, 4.0])
+    np.testing.assert_array_equal(image.resize(x, 4, "linear"), image.resize(x, (4,), "linear"))
+    with pytest.raises(ValueError, match="must have length equal"):
+        image.resize(jnp.ones((2, 2)), 3, "linear")
+
+
 def test_types():
     x = np.arange(4)
     assert image.resize(x, (2,), "nearest").dtype == np.int32

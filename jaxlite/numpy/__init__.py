@@ -364,8 +364,8 @@ _lazy = _Lazy(
     array_api="__array_api_version__ __array_namespace_info__",
     differences="convolve correlate diff ediff1d gradient interp trapezoid unwrap",
     einstein="einsum einsum_path",
-    functional="allclose apply_along_axis apply_over_axes array_equal array_equiv vectorize",
-    grids="bartlett blackman c_ diag_indices diag_indices_from eye fill_diagonal fromfunction geomspace hamming "
+    functional="allclose apply_along_axis apply_over_axes array_equal array_equiv fromfunction vectorize",
+    grids="bartlett blackman c_ diag_indices diag_indices_from eye fill_diagonal geomspace hamming "
           "hanning identity index_exp indices ix_ kaiser linspace logspace mask_indices meshgrid mgrid ogrid r_ "
           "ravel_multi_index s_ tri tril tril_indices tril_indices_from triu triu_indices triu_indices_from "
           "unravel_index vander",

@@ -248,6 +248,8 @@ def interp(x, xp, fp, left=None, right=None, period=None):
             raise ValueError(f"period must be a non-zero value; got {period}")
         if np.ndim(period) if not hasattr(period, "aval") else period.ndim:
             raise ValueError(f"period must be a scalar; got {period}")
+        # A number stays one: as a constant of the program, a remainder by it may take less time.
+        period = abs(period) if type(period) in (int, float) else ufuncs.absolute(as_array(period))
     left, right = (None if isinstance(value, str) else value for value in (left, right))
     return _interp(x, xp, fp, left, right, period, extrapolate=extrapolate)
 
@@ -257,7 +259,7 @@ def _interp(x, xp, fp, left, right, period, extrapolate: tuple[bool, bool]):
     x, xp = promote_dtypes_inexact(as_array(x), as_array(xp))
     (fp,) = promote_dtypes_inexact(as_array(fp))
     if period is not None:
-        period = ufuncs.absolute(shaping.convert(as_array(period), x.dtype, False))
+        period = shaping.convert(as_array(period), x.dtype, False)
         x, xp = x % period, xp % period
         xp, fp = lax.sort_key_val(xp, fp)
         xp = shaping.concatenate([xp[-1:] - period, xp, xp[:1] + period], 0)
@@ -267,7 +269,7 @@ def _interp(x, xp, fp, left, right, period, extrapolate: tuple[bool, bool]):
     index = lax.clamp(np.int32(1), index, scalar(largest(size - 1, 1), dtypes.int32))
 
     def at(values, offset: int):
-        return values.at[index - offset].get(mode="clip")
+        return values.at[index - offset].get(mode="clip", wrap_negative_indices=False)
 
     df, dx = at(fp, 0) - at(fp, 1), at(xp, 0) - at(xp, 1)
     delta = x - at(xp, 1)

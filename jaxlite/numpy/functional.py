@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import is_cut, layouts
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_flatten, tree_map
 from jaxlite.core.values import aval_of
@@ -20,8 +18,9 @@ from jaxlite.lax import shaping
 from jaxlite.numpy import reductions
 from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, is_array_like
 from jaxlite.numpy.arithmetic import equal
+from jaxlite.numpy.creation import asarray, shape_of
+from jaxlite.numpy.mapping import map_broadcast
 from jaxlite.numpy.ufuncs import isclose, isnan
-from jaxlite.traces.batching import over_leading_axis
 from jaxlite.transforms.vmap import vmap
 
 # --- comparing arrays --------------------------------------------------------------------------------
@@ -72,18 +71,6 @@ def array_equiv(a1, a2):
 # --- functions of functions --------------------------------------------------------------------------
 
 
-def _map_leading(function: Callable, arrays: Sequence[Any], batch: tuple[int, ...]):
-    """Apply to each index of the shared leading axes, all at once; stack the results' leaves."""
-    if layouts.exist and any(is_cut(aval_of(array)) for array in arrays):  # of which a reshape may lose the axes
-        for _ in batch:
-            function = vmap(function)
-        return function(*arrays)
-    size = math.prod(batch)
-    flat = [shaping.reshape(array, (size, *aval_of(array).shape[len(batch):])) for array in arrays]
-    results = over_leading_axis(function, *flat)
-    return tree_map(lambda leaf: shaping.reshape(leaf, batch + aval_of(leaf).shape[1:]), results)
-
-
 @boundary
 def apply_along_axis(func1d: Callable, axis: int, arr, *args, **kwargs):
     """`func1d(slice, *args, **kwargs)` for each one-dimensional slice along an axis.
@@ -118,6 +105,27 @@ def apply_over_axes(func: Callable[[Any, int], Any], a, axes):
             raise ValueError("function is not returning an array of the correct shape")
         result = reduced
     return result
+
+
+@boundary
+def fromfunction(function: Callable[..., Any], shape, *, dtype=float, **kwargs):
+    """The values of a function of indices at each element of an array of this shape.
+
+    Args:
+      function: of one scalar for each axis, vectorized by `vmap`; may return an array or a pytree.
+      dtype: the dtype of the indices; None is the default of integers.
+      kwargs: arrays for the function, of which each axis takes the leading one apart, as `vmap` does.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
+    Array([[ 0,  1,  2],
+           [10, 11, 12]], dtype=int32)
+    """
+    sizes = shape_of(shape)
+    target = dtypes.check_user_dtype_supported(int if dtype is None else dtype, "fromfunction")
+    for axis in reversed(range(len(sizes))):
+        function = vmap(function, tuple(0 if each == axis else None for each in range(len(sizes))))
+    return tree_map(asarray, function(*[shaping.iota(target, size) for size in sizes], **kwargs))
 
 
 _DIMENSIONS = r"\(\s*(?:\w+\s*(?:,\s*\w+\s*)*,?)?\s*\)"
@@ -166,12 +174,6 @@ def vectorize(pyfunc: Callable, *, excluded=frozenset(), signature: str | None =
         shapes = [aval_of(array).shape for array in arrays]
         context = f"on vectorized function with excluded={frozenset(excluded)!r} and signature={signature!r}"
         sizes = core_sizes(shapes, cores, context)
-        batch = shaping.broadcast_shapes(
-            *[shape[:len(shape) - len(core)] for shape, core in zip(shapes, cores, strict=True)])
-        spread = [shaping.broadcast_in_dim(array, batch + shape[len(shape) - len(core):],
-                                           range(len(batch) + len(core) - len(shape), len(batch) + len(core)))
-                  for array, shape, core in zip(arrays, shapes, cores, strict=True)]
-
         def call(*values):
             full = list(args)
             for index, value in zip(dynamic, values, strict=True):
@@ -180,7 +182,7 @@ def vectorize(pyfunc: Callable, *, excluded=frozenset(), signature: str | None =
             check_outputs(result, outputs, sizes, context)
             return result
 
-        return _map_leading(call, spread, batch) if batch else call(*spread)
+        return map_broadcast(call, arrays, [len(core) for core in cores])
 
     return wrapped
 

@@ -435,26 +435,6 @@ def ix_(*args) -> tuple[Any, ...]:
     return tuple(meshgrid(*args, sparse=True, indexing="ij"))
 
 
-@boundary
-def fromfunction(function: Callable[..., Any], shape, *, dtype=float, **kwargs):
-    """The values of a function of indices at each element of an array of this shape.
-
-    Args:
-      function: called with one scalar for each axis; may return an array or a pytree.
-      dtype: the dtype of the indices; None is the default of integers.
-      kwargs: passed to the function as they are.
-    """
-    sizes = shape_of(shape)
-    target = dtypes.check_user_dtype_supported(int if dtype is None else dtype, "fromfunction")
-
-    def along(axis: int, *found):
-        if axis == len(sizes):
-            return function(*found, **kwargs)
-        return lax.map(lambda index: along(axis + 1, *found, index), shaping.iota(target, sizes[axis]))
-
-    return tree_map(asarray, along(0))
-
-
 class _Grid:
     """What `mgrid` and `ogrid` are: indexed by slices. An imaginary step is the number of values, the end included."""
 

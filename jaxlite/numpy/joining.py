@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,14 +57,15 @@ def _concatenate(*parts, axis: int | None, dtype: Any):
 
 
 @api
-def _concatenate_rows(a, *, axis: int | None, dtype: Any):
-    """The rows of one array, joined: it is turned, not taken apart."""
+def _concatenate_rows(a, *, axis: int | None, dtype: Any, row: tuple[int, ...] | None = None):
+    """The rows of one array, in a shape that each gets first, joined: it is turned, not taken apart."""
     (a,) = promoted((a,), dtype)
-    shape = aval_of(a).shape
-    axis = None if axis is None else shaping.canonical_axis(axis, len(shape) - 1)
     if axis is None:
         return shaping.reshape(a, (aval_of(a).size,))
-    rest = shape[1:]
+    if row is not None:
+        a = shaping.reshape(a, (aval_of(a).shape[0], *row))
+    shape = aval_of(a).shape
+    rest, axis = shape[1:], shaping.canonical_axis(axis, len(shape) - 1)
     return shaping.reshape(_rows_along(a, axis), (*rest[:axis], shape[0] * rest[axis], *rest[axis + 1:]))
 
 
@@ -123,6 +125,13 @@ def stack(arrays, axis: int = 0, out: None = None, dtype=None):
     return _stack(*_parts("stack", arrays), axis=axis, dtype=_checked_dtype(dtype, "stack"))
 
 
+def _raised(shape: tuple[int, ...], least: int) -> tuple[int, ...]:
+    """A shape of at least so many axes: new ones are in front, and behind as well to make three of one or two."""
+    if least == 3 and len(shape) in (1, 2):
+        return (*(1,) * (2 - len(shape)), *shape, 1)
+    return (*(1,) * (least - len(shape)), *shape)
+
+
 @api
 def _stack_along(*parts, least: int, axis: int, dtype: Any):
     """Join along an axis after raising each part to at least so many axes."""
@@ -144,8 +153,8 @@ def _stack_along(*parts, least: int, axis: int, dtype: Any):
 @boundary
 def vstack(tup, dtype=None):
     """Rows on top of each other: joined along axis 0; vectors are rows."""
-    if _has_rows(tup, 3):
-        return _concatenate_rows(tup, axis=0, dtype=_checked_dtype(dtype, "vstack"))
+    if _has_rows(tup, 1):
+        return _concatenate_rows(tup, axis=0, dtype=_checked_dtype(dtype, "vstack"), row=_raised(tup.shape[1:], 2))
     return _stack_along(*_parts("vstack", tup), least=2, axis=0, dtype=_checked_dtype(dtype, "vstack"))
 
 
@@ -160,6 +169,8 @@ def hstack(tup, dtype=None):
 @boundary
 def dstack(tup, dtype=None):
     """In depth: joined along axis 2."""
+    if _has_rows(tup, 1):
+        return _concatenate_rows(tup, axis=2, dtype=_checked_dtype(dtype, "dstack"), row=_raised(tup.shape[1:], 3))
     return _stack_along(*_parts("dstack", tup), least=3, axis=2, dtype=_checked_dtype(dtype, "dstack"))
 
 
@@ -177,8 +188,9 @@ def _column_stack(*parts):
 @boundary
 def column_stack(tup):
     """Vectors as the columns of a matrix; matrices are joined as they are."""
-    if _has_rows(tup, 3):
-        return _concatenate_rows(tup, axis=1, dtype=None)
+    if _has_rows(tup, 1):
+        row = tup.shape[1:]
+        return _concatenate_rows(tup, axis=1, dtype=None, row=row if len(row) > 1 else (math.prod(row), 1))
     return _column_stack(*_parts("column_stack", tup))
 
 

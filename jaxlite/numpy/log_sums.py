@@ -83,5 +83,19 @@ def _log_add(name: str, exponential: Callable, base: float) -> Callable[[Any, An
     return operation
 
 
+def _log_sum(exponential: Callable, base: float) -> Callable[[Any, tuple[int, ...]], Any]:
+    """log(sum(b^x)) to base b, over axes; minus infinity of nothing."""
+
+    def fold(x, axes: tuple[int, ...]):
+        peak = lax.reduce_max(lax.real(x) if kind_of(x) == "c" else x, axes)
+        peak = lax.stop_gradient(lax.select(lax.is_finite(peak), peak, lax.full_like(peak, 0)))
+        peak = lax.convert_element_type(peak, x.dtype)
+        total = lax.log(lax.reduce_sum(exponential(lax.sub(x, lax.expand_dims(peak, axes))), axes))
+        return (total if base == math.e else lax.mul(constant(1 / math.log(base), total), total)) + peak
+
+    return fold
+
+
+log_sum, log2_sum = _log_sum(lax.exp, math.e), _log_sum(lax.exp2, 2)
 log_add = _log_add("logaddexp", lax.exp, math.e)
 log2_add = _log_add("logaddexp2", lax.exp2, 2)

@@ -241,15 +241,12 @@ def top_k(a, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: bool =
 
 @api
 def _top_k(a, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
-    if largest:
-        values, positions = lax.top_k(a, k, axis=axis)
-        return values, positions
-    shape = aval_of(a).shape
-    if not 0 <= k <= shape[axis]:
-        raise ValueError(f"k argument to top_k must be between 0 and the size along axis; got {k=} with {shape=} and {axis=}")
-    ordered = lax.sort((a, shaping.broadcasted_iota(dtypes.int32, shape, axis)), dimension=axis, num_keys=1)
-    values, positions = (lax.slice_in_dim(each, 0, k, axis=axis) for each in ordered)
-    return values, shaping.convert(positions, None, aval_of(values).weak_type)
+    if not largest:  # what is the larger the earlier it comes in ascending order
+        turn = elementwise.bitwise_not if dtypes.kind(a.dtype) in "iub" else elementwise.neg
+        values, positions = lax.top_k(turn(a), k, axis=axis)
+        return turn(values), positions
+    values, positions = lax.top_k(a, k, axis=axis)
+    return values, positions
 
 
 @api

@@ -21,6 +21,7 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, unsupported
+from jaxlite.numpy.mapping import map_broadcast
 
 _bool = np.dtype(bool)
 
@@ -29,7 +30,7 @@ class Folds(NamedTuple):
     """What XLA can do for a ufunc.
 
     reduce: (array, axes) -> array; accumulate: (array, axis) -> array; scatter: a method of `x.at[i]`.
-    widen: sums and products of booleans and narrow integers are in 32 bits. logical: operands are booleans.
+    widen: sums and products of booleans and narrow integers are in 32 bits. logical: operands are booleans; inexact: floats.
     strong: a reduction is never weakly typed.
     """
 
@@ -39,6 +40,7 @@ class Folds(NamedTuple):
     widen: bool = False
     logical: bool = False
     strong: bool = False
+    inexact: bool = False
 
 
 class ufunc:
@@ -190,12 +192,7 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity=Non
 @api
 def _apply_to_elements(*args, op: ufunc):
     arrays = [as_array(arg) for arg in args]
-    shape = lax.broadcast_shapes(*(array.shape for array in arrays))
-    if not shape:
-        return op.func(*arrays)
-    flat = [lax.reshape(_spread(array, shape), (math.prod(shape),)) for array in arrays]
-    outs = lax.map(lambda elements: op.func(*elements), tuple(flat))
-    return tuple(lax.reshape(out, shape) for out in outs) if op.nout > 1 else lax.reshape(outs, shape)
+    return map_broadcast(op.func, arrays, [0] * len(arrays))
 
 
 def _spread(x, shape: tuple[int, ...]):
@@ -209,7 +206,7 @@ def _operand(op: ufunc, a, dtype):
         return a.astype(dtype)
     if op.folds.logical:
         return a if a.dtype == _bool else a != lax.full_like(a, 0)
-    if op.folds.reduce is None:
+    if op.folds.reduce is None or op.folds.inexact:
         element = aval_of(a).update(shape=())
         jaxpr, _ = trace_to_jaxpr(lambda x, y: [op.func(x, y)], [element, element])
         result: Any = jaxpr.outvars[0].aval
@@ -255,7 +252,8 @@ def _reduce(a, initial, where, *, op: ufunc, axis: Any, dtype: Any, keepdims: bo
         fold = lax.reduce_and if op.identity else lax.reduce_or
     if fold is not None:
         if where is not None:
-            a = lax.select(where, a, lax.broadcast_in_dim(start, a.shape, ()))
+            neutral = start if op.identity is None else lax.full_like(start, op.identity)
+            a = lax.select(where, a, lax.broadcast_in_dim(neutral, a.shape, ()))
         result = fold(a, axes)
         if op.folds.strong:
             result = lax.convert_element_type(result, result.dtype)
@@ -278,7 +276,7 @@ def _fold(op: ufunc, items, initial, identity, where):
         new = lax.convert_element_type(op.call(state, item), items.dtype)
         return (new if take is None else lax.select(take, new, state)), None
 
-    if initial is None and where is None and items.shape[0]:
+    if identity is None:
         state, items, take = items[0], items[1:], None
     else:
         state, take = lax.broadcast_in_dim(identity, shape, ()), where
@@ -301,11 +299,11 @@ def _accumulate(a, *, op: ufunc, axis: Any, dtype: Any):
     items = _to_front(a, axis)
 
     def step(state, item):
-        new = lax.convert_element_type(op.call(state, item), items.dtype)
+        item, is_first = item
+        new = lax.select(is_first, item, lax.convert_element_type(op.call(state, item), items.dtype))
         return new, new
 
-    rest = lax.scan(step, items[0], items[1:])[1]
-    result = lax.concatenate([items[:1], rest], 0)
+    result = lax.scan(step, items[0], (items, np.arange(len(items)) == 0))[1]
     order = [*range(1, axis + 1), 0, *range(axis + 1, a.ndim)]
     return lax.transpose(result, order)
 

@@ -88,6 +88,7 @@ from jaxlite.numpy.arithmetic import (  # noqa: F401
     with_methods,
 )
 from jaxlite.numpy.creation import asarray
+from jaxlite.numpy.ufunc_object import Folds
 from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
 from lowering.xla import VERSION
 
@@ -134,10 +135,10 @@ _log_sums = loader("jaxlite.numpy.log_sums")  # with custom derivatives
 
 logaddexp = with_methods(binary_xy("logaddexp", lambda x, y: _log_sums().log_add(x, y),
                                    "log(exp(x) + exp(y)), element by element, without overflow.", promote_inexact),
-                         -math.inf)
+                         -math.inf, Folds(lambda x, axes: _log_sums().log_sum(x, axes), lax.cumlogsumexp, inexact=True))
 logaddexp2 = with_methods(binary_xy("logaddexp2", strong_arrays(lambda x, y: _log_sums().log2_add(x, y)),
                                     "log2(2 ** x + 2 ** y), element by element, without overflow.", promote_inexact),
-                          -math.inf)
+                          -math.inf, Folds(lambda x, axes: _log_sums().log2_sum(x, axes), inexact=True))
 
 
 # --- trigonometry ------------------------------------------------------------------------------------

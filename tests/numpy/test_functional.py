@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -112,6 +114,44 @@ def test_vectorize_matches_numpy(function, signature, shapes, rng):
     for one, other in zip(got if isinstance(got, tuple) else (got,), expected if isinstance(expected, tuple) else (expected,),
                           strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def counted(jaxpr, name, found=0):
+    """Elements that an operation computes in a program."""
+    for eqn in jaxpr.eqns:
+        found += math.prod(eqn.outvars[0].aval.shape) if eqn.primitive.name == name else 0
+        for inner in jaxlite.extend.core.jaxprs_in_params(eqn.params):
+            found = counted(getattr(inner, "jaxpr", inner), name, found)
+    return found
+
+
+@pytest.mark.parametrize("make", [lambda f: jnp.vectorize(f), lambda f: jnp.frompyfunc(f, 2, 1),
+                                  lambda f: jnp.vectorize(f, signature="(),()->()")])
+@pytest.mark.parametrize("shapes, computed", [
+    (((4, 1), (5,)), 4), (((3, 1, 6), (1, 4, 6)), 18), (((1, 1), (2, 3)), 1), (((2,), ()), 2), (((0, 1), (4,)), 0)], ids=str)
+def test_what_depends_on_one_argument_is_computed_once_for_each_of_its_elements(make, shapes, computed):
+    x, y = (np.linspace(-1, 1, math.prod(shape), dtype=f32).reshape(shape) for shape in shapes)
+    function = make(lambda a, b: jnp.sin(a) * b)
+    jaxpr = jaxlite.make_jaxpr(function)(x, y)
+    assert counted(jaxpr.jaxpr, "sin") == computed
+    assert not {"scan", "while"} & {eqn.primitive.name for eqn in jaxpr.eqns}  # all elements at once
+    np.testing.assert_allclose(function(x, y), np.sin(x) * y, rtol=1e-6)
+
+
+def test_fromfunction_calls_the_function_once():
+    calls = []
+
+    def function(i, j):
+        calls.append(i)
+        return {"sum": i + 10 * j, "row": jnp.ones(2) * i}
+
+    got = jnp.fromfunction(function, (2, 3), dtype=int)
+    assert len(calls) == 1 and not calls[0].shape
+    np.testing.assert_array_equal(got["sum"], np.fromfunction(lambda i, j: i + 10 * j, (2, 3)))
+    assert got["row"].shape == (2, 3, 2) and got["row"][1, 2].tolist() == [1, 1]
+    assert "scan" not in [eqn.primitive.name for eqn in jaxlite.make_jaxpr(lambda: jnp.fromfunction(jnp.add, (2, 3)))().eqns]
+    with pytest.raises(TypeError, match="callable"):
+        jnp.fromfunction(3, (2, 3))
 
 
 def test_vectorize_passes_some_arguments_on():

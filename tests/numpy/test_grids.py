@@ -185,7 +185,8 @@ def test_indices_ix_and_fromfunction():
     close(jnp.fromfunction(jnp.add, (2, 3), dtype=int), np.fromfunction(np.add, (2, 3), dtype=int))
     close(jnp.fromfunction(lambda i: jnp.stack([i, i + 1]), (3,), dtype=int), np.array([[0, 1], [1, 2], [2, 3]]))
     close(jnp.fromfunction(lambda i: 7.0, (3,)), np.full(3, 7, F32))
-    close(jnp.fromfunction(lambda i, z: i * z, 3, dtype=int, z=5), np.array([0, 5, 10]))
+    # Arguments by name are mapped as well, as `vmap` does and JAX.
+    close(jnp.fromfunction(lambda i, z: i * z, 3, dtype=int, z=np.array([5, 6, 7])), np.array([0, 6, 14]))
 
 
 GRID_KEYS = [

@@ -6,6 +6,7 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
+import scipy.special
 
 import jaxlite as jax
 import jaxlite.numpy as jnp
@@ -751,6 +752,10 @@ def test_a_function_of_scalars_as_a_ufunc():
     np.testing.assert_array_equal(ours.accumulate(x, axis=1), theirs.accumulate(x, axis=1))
     np.testing.assert_array_equal(ours.outer(x, y), theirs.outer(x, y))
     assert ours.reduce(np.zeros(0, "f4")) == 1
+    # From the identity on, if there is one, which may not be neutral.
+    halved = jnp.frompyfunc(lambda x, y: x / 2 + y, 2, 1, identity=8)
+    assert halved.reduce(np.array([1, 2], "f4")) == (8 / 2 + 1) / 2 + 2
+    assert jnp.frompyfunc(lambda x, y: x / 2 + y, 2, 1).reduce(np.array([1, 2], "f4")) == 2.5
     both = jnp.frompyfunc(lambda x, y: (x + y, x - y), 2, 2)
     total, difference = both(x, 1)
     np.testing.assert_array_equal(total, x + 1)
@@ -770,3 +775,35 @@ def test_numbers_become_arrays_while_tracing():
                 assert isinstance(found, jax.Array) and found.aval == jax.typeof(jnp.asarray(x)), (fun, x)
         assert isinstance(jnp.abs(np.uint8(1)), jax.Array) and isinstance(jnp.imag(2.0), jax.Array)
     jax.make_jaxpr(f)()
+
+
+@pytest.mark.parametrize("name, base", [("logaddexp", math.e), ("logaddexp2", 2)])
+def test_sums_of_powers_are_folded_without_overflow(name, base):
+    ufunc, log = getattr(jnp, name), np.log(base)
+    x = np.array([[1, 2, 300], [-np.inf, -np.inf, 4]], "f4")
+    expected = scipy.special.logsumexp(x.astype("f8") * log, axis=1) / log
+    np.testing.assert_allclose(ufunc.reduce(x, axis=1), expected, rtol=1e-6)
+    np.testing.assert_allclose(ufunc.reduce(x, axis=None), scipy.special.logsumexp(x.astype("f8") * log) / log, rtol=1e-6)
+    np.testing.assert_allclose(ufunc.reduce(x, axis=1, where=x < 3, initial=0.5),
+                               [scipy.special.logsumexp(np.array([0.5, 1, 2]) * log) / log, 0.5], rtol=1e-6)
+    running = getattr(np, name).accumulate(x.astype("f8"), axis=1)
+    np.testing.assert_allclose(ufunc.accumulate(x, axis=1), running, rtol=1e-6)
+    assert ufunc.reduce(np.zeros((0, 2), "f4")).tolist() == [-np.inf] * 2
+    assert ufunc.reduce(np.array([-np.inf, -np.inf], "f4")) == -np.inf
+    assert ufunc.reduce(np.array([np.inf, -np.inf], "f4")) == np.inf and np.isnan(ufunc.reduce(np.array([np.nan, 1], "f4")))
+    assert ufunc.reduce(np.arange(3)).dtype == np.float32  # of integers as well
+    weights = np.array([1, 2, 3], "f4")
+    shares = base**weights.astype("f8")
+    np.testing.assert_allclose(jax.grad(lambda x: ufunc.reduce(x))(weights), shares / shares.sum(), rtol=1e-6)
+    np.testing.assert_allclose(ufunc.reduce(x[:1] + 0.5j, axis=1).real, ufunc.reduce(x[:1], axis=1), rtol=1e-6)
+    np.testing.assert_allclose(ufunc.accumulate(x[0] + 0.5j).real, running[0], rtol=1e-6)
+    loops = {eqn.primitive.name for eqn in jax.make_jaxpr(lambda x: ufunc.reduce(x, axis=1))(x).eqns} & {"scan", "while"}
+    assert not loops
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor",
+                                  "logical_and", "logical_or", "logical_xor"])
+def test_an_initial_value_counts_once_beside_a_mask(name):
+    x = np.arange(6).reshape(2, 3)
+    options = {"axis": 1, "initial": 6, "where": x % 2 > 0}
+    np.testing.assert_array_equal(getattr(jnp, name).reduce(x, **options), getattr(np, name).reduce(x, **options))

@@ -53,7 +53,7 @@ def logsumexp(a, axis: Any = None, b=None, keepdims: bool = False, return_sign: 
     beside = peak if keepdims else shaping.expand_dims(peak, own)
     if where is not None:  # what takes no part must not overflow either: its derivative would not be zero
         a = jnp.where(where, a, beside)
-    scaled = jnp.exp(a - beside)
+    scaled = jnp.exp(a - beside if dtypes.kind(a.dtype) == "c" else lax.sub(a, beside))  # the gradient is strong, as in JAX
     if b is not None:
         scaled = scaled * b
     total = jnp.sum(scaled, axis=axes, keepdims=keepdims, where=where)

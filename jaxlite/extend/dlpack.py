@@ -29,4 +29,4 @@ def is_supported_dtype(dtype: Any) -> bool:
     (True, False)
     """
     dtype = np.dtype(dtype)
-    return dtypes.itemsize_bits(dtype) >= 8 and (dtype.isbuiltin == 1 or dtype == dtypes.bfloat16)
+    return dtype.kind not in "OSUMm" and dtypes.itemsize_bits(dtype) >= 8 and (dtype.isbuiltin == 1 or dtype == dtypes.bfloat16)

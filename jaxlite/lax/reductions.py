@@ -267,7 +267,7 @@ def trace_computation(name: str, computation: Callable, trees: Sequence[Any], in
 def initial_values(name: str, operands: Sequence[Any], init_values: Sequence[Any]) -> list[Any]:
     """The initial values as scalars of the operands' dtypes; weakly typed ones are converted.
 
-    Raises: ValueError for arrays that are not scalars; TypeError for another dtype.
+    Raises: ValueError for arrays that are not scalars; TypeError for another dtype and for numbers it cannot hold.
     """
     result = []
     for operand, init in zip(operands, init_values, strict=True):
@@ -277,10 +277,26 @@ def initial_values(name: str, operands: Sequence[Any], init_values: Sequence[Any
         if aval.dtype != dtype:
             if not aval.weak_type:
                 raise TypeError(f"{name}: the initial value has dtype {aval.dtype}, its operand {dtype}")
-            init = (convert_element_type(init, dtype) if isinstance(init, Tracer)
-                    else np.asarray(init).astype(dtype)[()])
+            if isinstance(init, Tracer):
+                init = convert_element_type(init, dtype)
+            elif (held := _in_dtype(init, dtype)) is not None:
+                init = held
+            else:
+                raise TypeError(f"{name}: the initial value {init} is none of the operand's dtype {dtype}")
         result.append(init)
     return result
+
+
+def _in_dtype(number, dtype) -> Any:
+    """A concrete scalar in a dtype, None if that does not hold it. Infinities are the ends of a range of integers."""
+    value = np.asarray(number)
+    if dtypes.kind(dtype) in "iu" and dtypes.kind(value.dtype) in "iuf":
+        ends = dtypes.iinfo(dtype)
+        if np.isinf(value):
+            return dtype.type(ends.max if value > 0 else ends.min)
+        if not ends.min <= value <= ends.max or value != np.trunc(value):
+            return None
+    return value.astype(dtype)[()]
 
 
 MONOIDS = {elementwise.add: "sum", elementwise.mul: "prod", elementwise.max: "max", elementwise.min: "min",
@@ -288,15 +304,17 @@ MONOIDS = {elementwise.add: "sum", elementwise.mul: "prod", elementwise.max: "ma
 
 
 def monoid_of(computation: Callable, init_value, aval) -> str | None:
-    """The name of the monoid ('sum', 'max', ...) that a function of lax and a concrete initial value make up."""
+    """The name of the monoid ('sum', 'max', ...) that a function of lax and a concrete initial value, of any dtype, make up."""
     try:
         monoid = MONOIDS.get(computation)
     except TypeError:  # an unhashable callable
         return None
-    if monoid is None or isinstance(init_value, Tracer) or dtypes.kind(aval.dtype) not in _MONOID_KINDS[monoid]:
+    if monoid is None or isinstance(init_value, Tracer) or aval_of(init_value).shape:
         return None
-    same = np.asarray(init_value).astype(aval.dtype) == identity(monoid, aval.dtype)
-    return monoid if same else None
+    if dtypes.kind(aval.dtype) not in _MONOID_KINDS[monoid]:
+        return None
+    held = _in_dtype(init_value, aval.dtype)
+    return monoid if held is not None and held == identity(monoid, aval.dtype) else None
 
 
 _MONOID_KINDS = {"sum": NUMBERS, "prod": NUMBERS, "max": ANY, "min": ANY, "and": BITS, "or": BITS, "xor": BITS}
@@ -347,13 +365,13 @@ def reduce(operands, init_values, computation: Callable[[Any, Any], Any], dimens
         raise ValueError(f"Operands must have the same tree structure as init_values: {tree} vs. {init_tree}")
     if not flat:
         raise ValueError("reduce needs at least one operand")
-    inits = initial_values("reduce", flat, inits)
     dimensions = static_ints("reduce", "dimensions", dimensions)
     if len(flat) == 1:
         monoid = monoid_of(computation, inits[0], aval_of(flat[0]))
         if monoid is not None:
             options = {"out_sharding": out_sharding} if monoid == "sum" else {}
             return tree_unflatten(tree, [_BY_MONOID[monoid](flat[0], dimensions, **options)])
+    inits = initial_values("reduce", flat, inits)
     scalars = [shaped_array((), aval_of(operand).dtype, False) for operand in flat]
     jaxpr = trace_computation("reduce", computation, [tree, tree], scalars * 2, scalars)
     return tree_unflatten(tree, reduce_p.bind(*flat, *inits, jaxpr=jaxpr, dimensions=dimensions))

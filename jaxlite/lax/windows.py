@@ -199,7 +199,6 @@ def reduce_window(operand, init_value, computation: Callable, window_dimensions:
     shapes = [aval_of(init).shape for init in inits]
     if any(shapes):
         raise TypeError(f"reduce_window expected init_values to be scalars but init_values have shapes {shapes}.")
-    inits = initial_values("reduce_window", flat, inits)
     avals = [aval_of(each) for each in flat]
     window = _window_params("reduce_window", avals[0].shape, window_dimensions, window_strides, padding,
                             base_dilation, window_dilation)
@@ -207,6 +206,7 @@ def reduce_window(operand, init_value, computation: Callable, window_dimensions:
         primitive = _BY_MONOID.get(monoid_of(computation, inits[0], avals[0]) or "")
         if primitive is not None and avals[0].dtype != bool:
             return tree_unflatten(tree, [primitive.bind(flat[0], **window)])
+    inits = initial_values("reduce_window", flat, inits)
     scalars = [shaped_array((), aval.dtype, False) for aval in avals]
     jaxpr = trace_computation("reduce_window", computation, [tree, tree], scalars * 2, scalars)
     return tree_unflatten(tree, reduce_window_p.bind(*flat, *inits, jaxpr=jaxpr, **window))

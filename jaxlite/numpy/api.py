@@ -418,6 +418,7 @@ def promote_ranks(name: str, *args) -> list[Any]:
         return list(args)
     if config.numpy_rank_promotion.value != "allow":
         _report_rank_promotion(name, shapes)
+    shaping.broadcast_shapes(*shapes)  # a ValueError if they do not fit
     rank = max(ranks)
     return [shaping.broadcast_in_dim(arg, (1,) * (rank - len(shape)) + shape, range(rank - len(shape), rank))
             if shape else arg for arg, shape in zip(args, shapes, strict=True)]

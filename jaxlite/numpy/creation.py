@@ -332,7 +332,7 @@ def from_dlpack(x, /, *, device=None, copy: bool | None = None):
       copy: True for memory of its own; None copies where the memory is not aligned to 64 bytes, does not go by rows, or has
         a dtype that is switched off; False then raises a ValueError (a dtype is converted all the same).
     """
-    if not hasattr(x, "__dlpack__"):
+    if not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         raise TypeError("The array passed to from_dlpack must have __dlpack__ and __dlpack_device__ methods.")
     kind, number = x.__dlpack_device__()
     if kind not in _DLPACK_PLATFORMS:

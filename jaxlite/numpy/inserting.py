@@ -96,8 +96,8 @@ def insert(arr, obj, values, axis: int | None = None):
     """An array with values put in before some elements of an axis; of all elements, flattened, for None.
 
     Args:
-      obj: before which elements: an int (all values go there), a slice, or an array of ints or booleans; positions
-        out of range are the ends. Ints may be traced.
+      obj: before which elements: an int or one element (all values go there), a slice, or an array of ints or booleans;
+        positions out of range are the ends. Ints may be traced.
       values: converted to the array's dtype, and broadcast.
     """
     check_arrays("insert", arr, 0 if isinstance(obj, slice) else obj, values)
@@ -124,15 +124,19 @@ def _insert_at(arr, obj: np.ndarray, values, axis: int):
 
 
 def _to_insert(arr, obj, values, axis: int):
-    """The values in the dtype and the shape that they have in the array: one for each place, any number for a scalar one."""
+    """The values in the dtype and the shape that they have in the array: one for each place, any number for a single one."""
     values = shaping.convert(values, arr.dtype, arr.weak_type)
     if values.ndim < arr.ndim:
         values = shaping.broadcast_to_rank(values, arr.ndim)
     if not aval_of(obj).ndim:
         values = manipulation.moveaxis(values, 0, axis)
     sizes = list(arr.shape)
-    sizes[axis] = aval_of(obj).size if aval_of(obj).ndim else values.shape[axis]
+    sizes[axis] = values.shape[axis] if _is_one(obj) else aval_of(obj).size
     return manipulation.broadcast_to(values, tuple(sizes))
+
+
+def _is_one(obj) -> bool:
+    return aval_of(obj).shape in ((), (1,))
 
 
 @api
@@ -142,7 +146,7 @@ def _insert(arr, obj, values, axis: int):
     values = _to_insert(arr, obj, values, axis)
     count = values.shape[axis]
     places = _wrapped(obj, extent)
-    if not aval_of(obj).ndim:
+    if _is_one(obj):
         places = manipulation.broadcast_to(places, (count,))
     # One gather from the concatenation of both arrays. Values at one place keep their order.
     places, order = lax.sort((places, shaping.iota(dtypes.int32, count)), num_keys=1)

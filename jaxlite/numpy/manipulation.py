@@ -74,7 +74,7 @@ def _shape_of(name: str, a) -> Ints:
         return np.shape(a) if any(leaf is None for leaf in _elements(a)) else creation.asarray(a).shape
     if isinstance(a, (np.ndarray, ShapeDtypeStruct, ShapedArray)):
         return a.shape
-    return aval_of(a).shape if is_array_like(a) else np.shape(a)  # anything else is one object
+    return () if type(a) is int else aval_of(a).shape if is_array_like(a) else np.shape(a)  # anything else is one object
 
 
 def _elements(a) -> Iterator[Any]:

@@ -267,7 +267,7 @@ def _bits(x):
 def _float_layout(dtype) -> tuple[int, int, int]:
     """How many bits of a float are exponent and mantissa, and the exponent's bias."""
     info = dtypes.finfo(dtype)
-    return info.bits - 1 - info.nmant, info.nmant, (1 << (info.bits - 2 - info.nmant)) - 1
+    return info.bits - 1 - info.nmant, info.nmant, 1 - int(info.minexp)
 
 
 def _signbit(x):
@@ -547,7 +547,7 @@ def isreal(x):
 
 def iscomplexobj(x) -> builtins.bool:
     """Whether the dtype of an array, scalar or nested list is complex."""
-    if x is None:
+    if x is None or type(x) is int:  # of any size
         return False
     if not isinstance(x, type):
         try:

@@ -279,7 +279,7 @@ ones = np.ones((2, 3), np.float32)
     (lambda x: lax.reduce(x, x, lax.add, (0,)), ValueError, "non-scalar initial value"),
     (lambda x: lax.reduce((x, x), 0.0, lax.add, (0,)), ValueError, "same tree structure as init_values"),
     (lambda x: lax.reduce((), (), lambda a, b: (), (0,)), ValueError, "at least one operand"),
-    (lambda x: lax.reduce(x, np.int32(0), lax.add, (0,)), TypeError, "initial value has dtype int32"),
+    (lambda x: lax.reduce(x, np.int32(1), lax.add, (0,)), TypeError, "initial value has dtype int32"),
     (lambda x: lax.reduce(x, 0.0, lambda a, b: (a, b), (0,)), ValueError, "same tree structure as the operands"),
     (lambda x: lax.reduce(x, 0.0, lambda a, b: lax.gt(a, b), (0,)), ValueError, r"f32\[\], but gave bool\[\]"),
     (lambda x: lax.reduce((x, ones[:1]), (0.0, 0.0), lambda a, b: a, (0,)), ValueError, "equal shapes"),

@@ -142,7 +142,7 @@ def call(*args):
     (call(0.0, lax.add, (2, 2), None, "VALID", (0, 1)), TypeError, "base_dilation"),
     (call(0.0, lax.add, (2, 2), None, "VALID", None, (1,)), TypeError, "window_dilation"),
     (call(np.zeros(2, f32), lax.add, (2, 2)), TypeError, "init_values to be scalars"),
-    (call(np.int32(0), lax.add, (2, 2)), TypeError, "dtype int32"),
+    (call(np.int32(1), lax.add, (2, 2)), TypeError, "dtype int32"),
     (call((0.0, 0.0), lax.add, (2, 2)), ValueError, "same tree structure"),
     (call(0.0, lambda a, b: (a, b), (2, 2)), ValueError, "same tree structure"),
     (call(0.0, lambda a, b: lax.gt(a, b), (2, 2)), ValueError, "own type"),

@@ -179,3 +179,75 @@ def test_wrong_ranks_are_value_errors():
             for x in (jnp.ones(()), jnp.ones(3)):
                 with pytest.raises(ValueError, match=r"must have shape \[\.\.\., n, n\], got shape"):
                     factor(x, symmetrize_input=symmetrize)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int4"])
+def test_infinities_are_the_initial_values_of_extremes_of_integers(dtype):
+    x = jnp.array([[1, 3], [2, 0], [5, 7]] if dtype[0] == "u" else [[-5, -3], [-2, -7], [-1, -6]]).astype(dtype)
+    wide = np.asarray(x).astype(int)
+    for infinity, function, oracle in ((-jnp.inf, lax.max, np.maximum), (np.float32(np.inf), lax.min, np.minimum)):
+        found = lax.reduce_window(x, infinity, function, (2, 1), (1, 1), "VALID")
+        np.testing.assert_array_equal(found.astype(int), oracle(wide[1:], wide[:-1]))
+        if dtype != "int4":
+            assert found.dtype == lax.reduce(x, infinity, function, (0, 1)).dtype == x.dtype
+            assert int(lax.reduce(x, infinity, function, (0, 1))) == oracle.reduce(wide, axis=None)
+    for number in (0.5, jnp.nan, 2**31 if dtype == "int32" else -1 if dtype[0] == "u" else 300 if dtype == "int8" else None):
+        if number is not None:
+            with pytest.raises((TypeError, OverflowError), match="is none of the operand's dtype|too large to convert"):
+                lax.reduce_window(x, number, lax.max, (2, 1), (1, 1), "VALID")
+
+
+def test_initial_values_of_another_dtype_that_are_identities():
+    x = jnp.array([5.0, 3.0])
+    for zero in (jnp.int32(0), np.float16(0), np.float64(0)):
+        assert lax.reduce(x, zero, lax.add, (0,)) == 8 and lax.reduce_window(x, zero, lax.add, (2,), (1,), "VALID") == 8
+    with pytest.raises(TypeError, match="initial value has dtype float16"):
+        lax.reduce(x, np.float16(1), lax.add, (0,))
+
+
+def test_several_values_before_one_element():
+    x, rows = np.arange(3), np.arange(6).reshape(2, 3)
+    for obj in (np.array([1]), np.array([-1]), slice(0, 1)):
+        np.testing.assert_array_equal(jnp.insert(x, obj, np.arange(7, 9)), np.insert(x, obj, np.arange(7, 9)))
+        for values in (np.arange(4).reshape(2, 2), np.arange(2), 5):
+            np.testing.assert_array_equal(jnp.insert(rows, obj, values, axis=1), np.insert(rows, obj, values, axis=1))
+    traced = jaxlite.jit(lambda i: jnp.insert(jnp.asarray(x), i, jnp.arange(2)))
+    np.testing.assert_array_equal(traced(jnp.array([1])), [0, 0, 1, 1, 2])
+
+
+def test_large_ints_are_scalars():
+    assert (jnp.shape(2**40), jnp.ndim(2**40), jnp.size(2**40)) == ((), 0, 1)
+    assert jnp.isrealobj(2**40) and not jnp.iscomplexobj(2**40)
+
+
+def test_ddof_may_be_traced():
+    x = jnp.arange(4.0)
+    for function, oracle in ((jnp.var, np.var), (jnp.std, np.std), (jnp.nanvar, np.nanvar)):
+        traced = jaxlite.jit(lambda d, function=function: function(x, ddof=d))
+        np.testing.assert_allclose(traced(1), oracle(np.arange(4.0), ddof=1), rtol=1e-6)
+    with pytest.raises(ValueError, match="can't be provided simultaneously"):
+        jnp.var(x, ddof=1, correction=0)
+
+
+@pytest.mark.parametrize("function", [jnp.logical_or, jnp.logical_and, jnp.logical_xor, jnp.ldexp, jnp.add])
+def test_operands_of_different_ranks_that_do_not_fit(function):
+    with pytest.raises(ValueError, match="Incompatible shapes for broadcasting"):
+        function(jnp.ones(3, int), jnp.ones((2, 4), int))
+    with pytest.raises(TypeError, match="incompatible shapes for broadcasting"):
+        function(jnp.ones(3, int), jnp.ones(4, int))
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e3m4", "float8_e4m3b11fnuz", "bfloat16"])
+def test_powers_of_two_of_small_floats(dtype):
+    x = jnp.array([1.0, -0.5, 1.5]).astype(dtype)
+    for exponent in (-1, 0, 1, 2):
+        np.testing.assert_array_equal(jnp.ldexp(x, exponent).astype("float32"), np.ldexp(np.float32([1, -0.5, 1.5]), exponent))
+    mantissa, power = jnp.frexp(x)
+    np.testing.assert_array_equal(mantissa.astype("float32"), [0.5, -0.5, 0.75])
+    assert power.tolist() == [1, 0, 1]
+
+
+def test_tables_of_half_floats_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert special.gamma(jnp.array([4.0], "float16")) == 6 and special.factorial(jnp.array([4.0], "float16")) == 24

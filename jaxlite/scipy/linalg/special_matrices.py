@@ -212,9 +212,9 @@ def fiedler_companion(a):
 
 @api
 def fiedler(a):
-    """The matrix of distances |a[j] - a[i]|, for a of shape (..., n)."""
+    """The matrix of distances |a[i] - a[j]|, for a of shape (..., n)."""
     (a,) = _vectors("fiedler", a)
-    return jnp.abs(a[..., None, :] - a[..., :, None])
+    return jnp.abs(a[..., :, None] - a[..., None, :])
 
 
 @api

@@ -128,10 +128,11 @@ def _complex_loggamma(z):
 
 def _small_factorial(x):
     """The gamma function at whole numbers from 1 to 20, NaN elsewhere."""
-    table = np.array([math.factorial(n) for n in range(20)], np.float64)
+    with np.errstate(over="ignore"):  # of half floats
+        table = np.array([math.factorial(n) for n in range(20)], np.float64).astype(x.dtype)
     is_small = (x >= 1) & (x <= len(table)) & (x == jnp.floor(x))
     index = jnp.where(is_small, x - 1, 0).astype(np.int32)
-    return jnp.where(is_small, jnp.take(jnp.asarray(table, x.dtype), index), jnp.nan)
+    return jnp.where(is_small, jnp.take(table, index), jnp.nan)
 
 
 # --- beta --------------------------------------------------------------------------------------------

@@ -736,7 +736,10 @@ def compress(condition, a, axis: int | None = None, *, size: int | None = None, 
         if mask[extent:].any():
             raise ValueError("condition contains entries that are out of bounds")
         return take_slices(a, np.flatnonzero(mask[:extent]).astype(np.int32), axis=axis)
-    return _compress(condition, a, fill_value, axis=axis, size=operator.index(size))
+    size = operator.index(size)
+    if size < 0:
+        raise ValueError(f"compress: size must not be negative, got {size}")
+    return _compress(condition, a, fill_value, axis=axis, size=size)
 
 
 @api

@@ -150,7 +150,7 @@ def nonzero(a, *, size: int | None = None, fill_value=None) -> tuple[Any, ...]:
         size = int(np.count_nonzero(is_true))  # nothing is filled up, but the dtype is that of both
     size = as_size(size)
     if size < 0:
-        raise TypeError(f"nonzero: size must not be negative, got {size}")
+        raise ValueError(f"nonzero: size must not be negative, got {size}")
     if aval.layout is not None and any(aval.layout.spec):
         kind = ValueError if xla.VERSION >= (0, 12) else ShardingTypeError  # as JAX of the same jaxlib
         raise kind(f"nonzero: the argument is cut along explicit mesh axes: {aval.str_short()}. Bring it together with "

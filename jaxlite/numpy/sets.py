@@ -33,7 +33,7 @@ def _sized(name: str, size, longest: int, call: Callable[[int], tuple[Any, ...]]
     if size is not None:
         size = operator.index(size)
         if size < 0:
-            raise TypeError(f"{name}: size must not be negative, got {size}")
+            raise ValueError(f"{name}: size must not be negative, got {size}")
         return list(call(size)[1:])
     traced = [array for array in unwrapped(arrays) if isinstance(array, Tracer)]
     for array in traced:

@@ -308,6 +308,8 @@ def pmean(x, axis_name, *, axis_index_groups=None):
     def one(leaf):
         if isinstance(leaf, (int, float, complex)):
             return leaf * size / size  # a bool or an int gives a float
+        if not names:
+            return _inexact(leaf)
         total = _inexact(_summed(_countable(leaf), names, axis_index_groups, size))
         aval = aval_of(total)
         count = shaping.convert(size, aval.dtype, aval.weak_type)

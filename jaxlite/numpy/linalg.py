@@ -342,7 +342,7 @@ def pinv(a, rtol=None, hermitian: bool = False, *, rcond=None):
     dtype = aval_of(a).dtype
     if not min(rows, columns):
         return shaping.full((*batch, columns, rows), 0, dtype)
-    return _pinv(a, 10.0 * max(rows, columns) * parts.epsilon(a) if rtol is None else rtol, hermitian)
+    return parts.strong(_pinv(a, 10.0 * max(rows, columns) * parts.epsilon(a) if rtol is None else rtol, hermitian))
 
 
 @partial(custom_jvp, nondiff_argnums=(2,))

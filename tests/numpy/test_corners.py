@@ -251,3 +251,13 @@ def test_tables_of_half_floats_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert special.gamma(jnp.array([4.0], "float16")) == 6 and special.factorial(jnp.array([4.0], "float16")) == 24
+
+
+def test_weak_types_of_results():
+    weak, square = jnp.full(3, 2.0), jnp.full((3, 3), 2.0)
+    assert jnp.compress(jnp.full(3, True), weak).weak_type and not jnp.compress(jnp.full(3, True), weak, size=2).weak_type
+    assert not jnp.linalg.pinv(square).weak_type and not jnp.linalg.pinv(square, hermitian=True).weak_type
+    assert [each.weak_type for each in jnp.linalg.svd(square, hermitian=True)] == [True, True, False]
+    assert [jnp.linalg.slogdet(jnp.full((n, n), 2.0)).sign.weak_type for n in range(5)] == [False, True, True, False, False]
+    assert lax.pmean(weak, ()).weak_type and lax.pmean(jnp.full(3, 2), ()).dtype == np.float32
+    assert not lax.pmean(jnp.ones(3), ()).weak_type

@@ -16,7 +16,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "ad_checkpoint": [("jaxlite.as_jax.pickles", "DotsSaveable SaveAnyNamesButThese SaveOnlyTheseNames dots_saveable "
                                                  "dots_with_no_batch_dims_saveable everything_saveable nothing_saveable"),
                       ("jaxlite.ad_checkpoint", "*")],  # pickles; oryx
-    "ad_util": [("jaxlite.lax.shaping", "stop_gradient_p"), ("jaxlite.traces.jvp", "add_any_p"),  # lineax, folx
+    "ad_util": [("jaxlite.lax.shaping", "stop_gradient_p"),  # lineax
+                ("jaxlite.traces.jvp", "add_any_p p2tz=zero_for"),  # folx, jax-finufft
                 ("jaxlite.interpreters.ad", "*")],  # pyscfad
     "api": [("jaxlite.as_jax.util", "_dtype"), ("jaxlite", "*")],  # pennylane; pyscfad
     "api_util": [("jaxlite.compilation.options", "infer_argnums_and_argnames"),  # keras

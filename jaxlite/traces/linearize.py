@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+from jaxlite.compilation.dispatch import jit_p, opened
 from jaxlite.core import errors
 from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Remembering, Var, derived, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Remembering, Var, derived, eval_jaxpr, subjaxprs
 from jaxlite.core.staging import StagedTracer, StagingTrace, check_leaks, hoist_consts
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import aval_of
@@ -41,8 +43,7 @@ class _SplitTrace(Trace):
 
     def pin_to(self, eqn: JaxprEqn) -> None:
         """Pin to where an equation comes from, unless a rule of a user's is to run for it: that has lines of its own."""
-        own_rule = eqn.primitive.function_of_call is not None or eqn.primitive.has_foreign_jvp
-        self.pin(None if own_rule else eqn.traceback)
+        self.pin(None if _has_user_rule(eqn) else eqn.traceback)
 
     def pin_here(self) -> bool:
         if not self.tangents.pin_here():
@@ -60,11 +61,20 @@ class _SplitTrace(Trace):
         return self.parent.apply(primitive, args, params)
 
 
+def _has_user_rule(eqn: JaxprEqn) -> bool:
+    return eqn.primitive.function_of_call is not None or eqn.primitive.has_foreign_jvp
+
+
+def _runs_user_rules(jaxpr: Jaxpr) -> bool:
+    return any(map(_has_user_rule, jaxpr.eqns)) or any(map(_runs_user_rules, subjaxprs(jaxpr)))
+
+
 class _UserRuleTrace(_SplitTrace):
     """Current while a user's JVP rule runs, which may apply calls and loops to primals and tangents together.
 
     What comes out of such an operation is either primal, or linear in the tangents: so it is its value where they are
-    zero, or its derivative there along them. Its own rule splits it into these two.
+    zero, or its derivative there along them. Its own rule splits it into these two. A call in which rules of users' would run
+    for that is taken apart instead: such a rule may make the same call, of its function with tangents for primals.
     """
 
     __slots__ = ()
@@ -74,6 +84,8 @@ class _UserRuleTrace(_SplitTrace):
         if primitive.linearize is None or primitive.function_of_call is not None or primitive.has_foreign_jvp or all(linear) \
                 or not any(linear):
             return super().process(primitive, args, params)
+        if primitive is jit_p and _runs_user_rules(params["jaxpr"].jaxpr):
+            return opened(partial(eval_jaxpr, params["jaxpr"].jaxpr, params["jaxpr"].consts), params)(*args)
         zeros = [Zero(tangent_aval(aval_of(arg))) for arg in args]
         with set_trace(_SplitTrace(self.parent, self.tangents)):
             primals = [instantiate(zero) if flag else arg for arg, zero, flag in zip(args, zeros, linear, strict=True)]

@@ -395,3 +395,34 @@ def test_params_that_are_equal_are_not_the_same():
     with contextlib.suppress(TypeError):
         lax.reduce_sum_p.bind(X[None], axes=(1.0,), out_sharding=None)
     assert lax.reduce_sum_p.bind(X[None], axes=(1,), out_sharding=None).shape == (1,)
+
+
+def test_a_rule_that_calls_its_own_jitted_function_with_tangents():
+    weigh_p = Primitive("weigh")  # sin(x) * c, linear in c
+    weigh_p.def_impl(lambda c, x: jnp.sin(x) * c)
+    weigh_p.def_abstract_eval(lambda c, x: jax.core.ShapedArray(c.shape, c.dtype))
+    mlir.register_lowering(weigh_p, mlir.lower_fun(lambda c, x: jnp.sin(x) * c, multiple_results=False))
+    weigh = jax.jit(lambda c, x: weigh_p.bind(c, x))
+
+    def jvp(primals, tangents):
+        (c, x), (dc, dx) = primals, tangents
+        parts = [] if type(dc) is ad.Zero else [weigh(dc, x)]
+        parts += [] if type(dx) is ad.Zero else [weigh(dx * c, x + np.pi / 2)]
+        return weigh_p.bind(c, x), sum(parts[1:], parts[0])
+
+    ad.primitive_jvps[weigh_p] = jvp
+    ad.primitive_transposes[weigh_p] = lambda ct, c, x: (weigh_p.bind(ct, x), None)
+
+    custom = jax.custom_jvp(lambda c, x: jnp.sin(x) * c)
+    jitted = jax.jit(custom)
+    custom.defjvp(lambda primals, tangents: (custom(*primals), jitted(tangents[0], primals[1]) + jitted(
+        tangents[1] * primals[0], primals[1] + np.pi / 2)))
+
+    c, x = X + 1, X / 4 + 0.1
+    expected = 2 * c * np.sin(x) ** 2, 2 * c ** 2 * np.sin(x) * np.cos(x)
+    for f in (weigh, custom, jitted):
+        loss = lambda c, x, f=f: (f(c, x) ** 2).sum()
+        for got in (jax.grad(loss, (0, 1))(c, x), jax.jit(jax.grad(loss, (0, 1)))(c, x), (
+                jax.grad(loss)(c, x), jax.grad(loss, 1)(c, x))):
+            np.testing.assert_allclose(got, expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.jvp(lambda c: jax.grad(loss)(c, x), (c,), (c,))[1], expected[0], rtol=1e-6)

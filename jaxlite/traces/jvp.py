@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import dtypes
+from jaxlite.core import dtypes, tree
 from jaxlite.core.aval import AbstractRef, AbstractToken, ShapedArray, dual
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, derived, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
@@ -66,6 +66,10 @@ def cotangent_aval(aval: Any) -> Any:
 def has_no_tangents(aval: Any) -> bool:
     """Whether a type of tangents is that of values which do not vary."""
     return not aval.is_high and aval.dtype == dtypes.float0
+
+
+# Rules of libraries return it in trees, also from functions under `vmap`.
+tree.register_pytree_node(Zero, lambda zero: ((), zero.aval), lambda aval, _: Zero(aval))
 
 
 def zero_for(value: Any) -> Zero:

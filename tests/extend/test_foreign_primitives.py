@@ -426,3 +426,12 @@ def test_a_rule_that_calls_its_own_jitted_function_with_tangents():
                 jax.grad(loss)(c, x), jax.grad(loss, 1)(c, x))):
             np.testing.assert_allclose(got, expected, rtol=1e-6)
     np.testing.assert_allclose(jax.jvp(lambda c: jax.grad(loss)(c, x), (c,), (c,))[1], expected[0], rtol=1e-6)
+
+
+def test_a_vanishing_tangent_is_a_tree_without_leaves():
+    zero = ad.Zero(jax.core.ShapedArray((2,), np.float32))
+    leaves, treedef = jax.tree.flatten(("a", zero))
+    assert leaves == ["a"] and "Zero[float32[2]]" in str(treedef) and jax.tree.unflatten(treedef, leaves)[1].aval is zero.aval
+    for transform in (jax.jit, jax.vmap, lambda f: lambda x: jax.lax.map(f, x)):  # so rules under `vmap` may return it
+        out, again = transform(lambda x: (x, zero))(X)
+        assert (out == X).all() and type(again) is ad.Zero and again.aval is zero.aval

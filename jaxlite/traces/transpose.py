@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.core import tree
 from jaxlite.core.aval import MemorySpace, dual, layouts, spaces
 from jaxlite.core.config import chooses_layouts, enable_x64
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, derived
@@ -37,6 +38,10 @@ class Linear:
 
     def __init__(self, aval: Any, target: Any = None):
         self.aval, self.target = aval, target
+
+
+# Rules of libraries take it in trees, as JAX's: it has no leaves.
+tree.register_pytree_node(Linear, lambda linear: ((), (linear.aval, linear.target)), lambda fields, _: Linear(*fields))
 
 
 class _NeedsValue(AssertionError):

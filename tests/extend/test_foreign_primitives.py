@@ -435,3 +435,5 @@ def test_a_vanishing_tangent_is_a_tree_without_leaves():
     for transform in (jax.jit, jax.vmap, lambda f: lambda x: jax.lax.map(f, x)):  # so rules under `vmap` may return it
         out, again = transform(lambda x: (x, zero))(X)
         assert (out == X).all() and type(again) is ad.Zero and again.aval is zero.aval
+    operand = ad.UndefinedPrimal(zero.aval)
+    assert jax.tree.leaves((1, operand)) == [1] and jax.tree.map(lambda x: x, operand).aval is zero.aval

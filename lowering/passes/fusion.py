@@ -90,6 +90,7 @@ _REPEATED_FACTOR = 16000  # for a factor of an outer product, and where other ke
 _REPEATED_IF_WRITTEN = 4000
 _SEARCHED, _SEARCHED_EACH = 400, 5  # operations that are worth a kernel beside a search, and more than so many for an element,
 SEARCHED_ROW, _SEARCHED_WORK = 12, 200  # and for a row of more than so many elements; LLVM unrolls shorter ones
+_PADDED, _UNROLLED_ROW = 4096, 64  # elements of an array, and of its row that LLVM unrolls as a whole and so without branches
 _SHARED, _SHARED_EACH = 10_000, 13  # operations that parts do again, which are worth a kernel, and those of an exponential
 _CONE = 32  # values up to which it is looked for what one is made of
 _LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
@@ -601,8 +602,8 @@ def _write_repeated(values: list[_Value], found: dict[Any, str], in_loop: bool) 
 def _write_shared(values: list[_Value], found: dict[Any, str]) -> None:
     """Put barriers behind costly functions that are computed several times for an element.
 
-    Each part of a concatenation that reads one is a branch that computes it. So does each slice or other view, a gather for
-    each element that it gives, and, of sines and a few others, each kernel.
+    Each part of a concatenation that reads one is a branch that computes it, and each pad. So does each slice or other view, a
+    gather for each element that it gives, and, of sines and a few others, each kernel.
     """
     places: dict[_Value, dict[int, float]] = {}  # where a value is computed, and how many times for an element, on average
     numbers: dict[Any, int] = {}  # of these places
@@ -621,6 +622,8 @@ def _write_shared(values: list[_Value], found: dict[Any, str]) -> None:
                 continue
             if user.joined:
                 within.update([(number(user, index), 1.0) for index, part in enumerate(user.joined) if part is value])
+            elif user.name == "pad" and user.size > _PADDED and user.var.aval.shape[-1] > _UNROLLED_ROW:
+                within[number(user)] = 1.0
             elif user.name in _OTHER_PLACES:
                 part = user.size / max(1, value.size) / (2 if user.name == "gather" else 1)  # which takes longer anyway
                 within.update([(number(user, place), times * part) for place, times in places[user].items()])
@@ -633,9 +636,19 @@ def _write_shared(values: list[_Value], found: dict[Any, str]) -> None:
         times = sum(everywhere.values())
         again = (times - 1) * value.run
         if again * value.size > _SHARED and again > _traffic(value):
-            for each in same:
+            for each in same if len(same) > 1 else (_only_reader(value),):
                 found.setdefault(each.var, f"computed {times:.3g} times ({value.name} of {value.size} elements)")
                 each.is_kernel, places[each] = True, {number(each): 1.0}
+
+
+def _only_reader(value: _Value) -> _Value:
+    """A value, or what is computed of it alone, and of numbers, before several read that."""
+    while len(value.users) == 1 and not value.is_result:
+        (user,) = value.users
+        if user.name not in ELEMENTWISE or user.size != value.size or user.is_kernel or len(user.operands) > 1:
+            break
+        value = user
+    return value
 
 
 def _write_complex(values: list[_Value], found: dict[Any, str]) -> None:

@@ -136,6 +136,11 @@ def test_sparsify():
     found = jax.jit(sparse.sparsify(f))(BCOO.fromdense(D), D.T)
     for one, expected in zip(found, f(D, D.T), strict=True):
         check(one, expected)
+    twice = BCOO((np.ones(2, np.float32), np.array([[1, 2], [1, 2]])), shape=D.shape)  # one place, which has 2
+    for mat, added in ((BCOO.fromdense(D), False), (twice, True)):
+        names = [eqn.primitive.name for eqn in jax.make_jaxpr(sparse.sparsify(jnp.sin))(mat).eqns]
+        assert ("bcoo_sum_duplicates" in names) == added  # which sorts
+        check(sparse.sparsify(jnp.sin)(mat), np.sin(mat.todense()))
     with pytest.raises(NotImplementedError, match="sparse rule for cos is not implemented because it would result in dense"):
         sparse.sparsify(jnp.cos)(BCOO.fromdense(D))
     check(sparse.sparsify(lambda a, b: b + a)(BCOO.fromdense(D), D), 2 * D)

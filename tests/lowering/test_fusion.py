@@ -428,6 +428,25 @@ def test_long_chains_of_slices_are_followed():
     assert any(why.startswith("computed 1.97 times (cos ") for why in reasons), reasons
 
 
+@pytest.mark.parametrize("columns, is_written", [(64, True), (32, False)])
+def test_what_two_pads_read_is_written_unless_rows_are_unrolled(columns, is_written):
+    def gated(x):
+        return jnp.sum(jax.nn.silu(x[:, :columns]) * x[:, columns:])
+
+    reasons = barriers(jax.grad(gated), np.ones((300, 2 * columns), np.float32)).values()
+    assert any(why.startswith("computed 2 times (logistic ") for why in reasons) == is_written, reasons
+
+
+def test_what_is_computed_of_a_costly_function_alone_is_written_with_it():
+    def gated(x):
+        share = 1 / (1 + jnp.exp(-x))
+        return jnp.concatenate([x * share, x * (1 - share)], 1)
+
+    jaxpr = jax.make_jaxpr(gated)(np.ones((300, 64), np.float32)).jaxpr
+    (written,) = fusion.barriers(jaxpr)
+    assert [eqn.primitive.name for eqn in jaxpr.eqns if written in eqn.outvars] == ["div"]
+
+
 def stablehlo(folder):
     (file,) = folder.glob("*.mlir")
     return file.read_text()

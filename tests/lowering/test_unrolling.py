@@ -169,6 +169,12 @@ def test_programs_that_read_rows_shifted(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHIFTED_LOOPS
 
 
+@pytest.mark.parametrize("function, expected", [(jnp.exp, unrolling.SHIFTED_LOOPS), (jax.nn.silu, ())])
+def test_pads_of_long_code_keep_the_defaults(function, expected):
+    f = lambda x: jnp.pad(function(x), ((0, 0), (0, 64)))
+    assert unrolling.options(jax.make_jaxpr(f)(LARGE[:6400].reshape(100, 64)).jaxpr) == expected
+
+
 @pytest.mark.parametrize("columns, expected", [(64, ()), (80, unrolling.SHIFTED_LOOPS)])
 def test_shifted_rows_whose_extremes_are_taken_in_windows_keep_the_defaults(columns, expected):
     def f(x):

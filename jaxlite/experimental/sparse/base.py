@@ -110,8 +110,8 @@ class JAXSparse:
         return self
 
     def __abs__(self):
-        summed = self.sum_duplicates(nse=self.nse, remove_zeros=False)
-        return summed._with_data(abs(summed.data))
+        distinct = self.distinct()
+        return distinct._with_data(abs(distinct.data))
 
     def astype(self, dtype):
         """The array with elements of another dtype."""
@@ -123,6 +123,10 @@ class JAXSparse:
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True):
         """Each place once."""
         return self
+
+    def distinct(self):
+        """Each place once, with as much room as before: the array itself where that is known of it."""
+        return self if getattr(self, "unique_indices", False) else self.sum_duplicates(nse=self.nse, remove_zeros=False)
 
     def __truediv__(self, other):
         return self * (1 / other)

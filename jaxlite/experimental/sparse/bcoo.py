@@ -217,8 +217,8 @@ class BCOO(JAXSparse):
     def __pow__(self, exponent):
         if not isinstance(exponent, (int, np.integer)) or exponent <= 0:
             raise NotImplementedError("the exponent of a sparse array is a positive integer: for others use todense()")
-        summed = bcoo_sum_duplicates(self, self.nse)
-        return summed._with_data(summed.data**exponent)
+        distinct = self.distinct()
+        return distinct._with_data(distinct.data**exponent)
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = JAXSparse._compare  # type: ignore[assignment]
 

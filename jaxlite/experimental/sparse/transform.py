@@ -179,7 +179,7 @@ def _apply(eqn, values: list[Any]):
     if compressed and name not in _ON_COMPRESSED:
         return _apply(eqn, [value.to_bcoo() if isinstance(value, BCSR) else value for value in values])
     if name in _ON_ELEMENTS:
-        mat = values[0] if name in _LINEAR else values[0].sum_duplicates(nse=values[0].nse, remove_zeros=False)
+        mat = values[0] if name in _LINEAR else values[0].distinct()
         return mat._with_data(eqn.primitive.bind(mat.data, **params))
     rule = _RULES.get(name)
     if rule is None:
@@ -259,7 +259,7 @@ def _scan(eqn, *operands) -> list[Any]:
 def _integer_pow(eqn, mat):
     if eqn.params["y"] <= 0:
         raise NotImplementedError("sparse rule for integer_pow with non-positive exponent: it would result in dense output")
-    mat = mat.sum_duplicates(nse=mat.nse, remove_zeros=False)
+    mat = mat.distinct()
     return mat._with_data(lax.integer_pow(mat.data, eqn.params["y"]))
 
 

@@ -221,8 +221,16 @@ def _gmres_batched(A: Operator, residual, norm, restart: int, target):
 
     columns = jnp.zeros((restart, restart + 1), residual.dtype)
     basis, columns = lax.fori_loop(0, restart, extend, (_start_basis(residual, norm, restart), columns))
-    right = jnp.zeros(restart + 1, residual.dtype).at[0].set(norm.astype(residual.dtype))
-    return _product(jnp.linalg.lstsq(columns.T, right)[0], basis[:-1])
+    # The right side of the least squares problem as another column: the triangle then is that of the solution.
+    right = jnp.zeros((1, restart + 1), residual.dtype).at[0, 0].set(norm.astype(residual.dtype))
+    triangle = jnp.linalg.qr(jnp.concatenate([columns, right]).T, mode="r")
+    triangle, right = triangle[:-1, :-1], triangle[:-1, -1]
+    # Columns of zeros, after an exact solution, must not make the triangle singular.
+    sizes = jnp.abs(jnp.diagonal(triangle))
+    is_zero = sizes <= float(np.finfo(sizes.dtype).eps) * jnp.max(sizes)
+    y = lax_linalg.triangular_solve(triangle + jnp.diag(is_zero.astype(triangle.dtype)), jnp.where(is_zero, 0, right),
+                                    left_side=True)
+    return _product(y, basis[:-1])
 
 
 def _gmres_incremental(A: Operator, residual, norm, restart: int, target):

@@ -90,7 +90,7 @@ _REPEATED_FACTOR = 16000  # for a factor of an outer product, and where other ke
 _REPEATED_IF_WRITTEN = 4000
 _SEARCHED, _SEARCHED_EACH = 400, 5  # operations that are worth a kernel beside a search, and more than so many for an element,
 SEARCHED_ROW, _SEARCHED_WORK = 12, 200  # and for a row of more than so many elements; LLVM unrolls shorter ones
-_PADDED, _UNROLLED_ROW = 4096, 64  # elements of an array, and of its row that LLVM unrolls as a whole and so without branches
+_PADDED, PADDED_ROW = 4096, 64  # elements of an array, and of its row that LLVM unrolls as a whole and so without branches
 _SHARED, _SHARED_EACH = 10_000, 13  # operations that parts do again, which are worth a kernel, and those of an exponential
 _CONE = 32  # values up to which it is looked for what one is made of
 _LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
@@ -622,7 +622,7 @@ def _write_shared(values: list[_Value], found: dict[Any, str]) -> None:
                 continue
             if user.joined:
                 within.update([(number(user, index), 1.0) for index, part in enumerate(user.joined) if part is value])
-            elif user.name == "pad" and user.size > _PADDED and user.var.aval.shape[-1] > _UNROLLED_ROW:
+            elif user.name == "pad" and user.size > _PADDED and user.var.aval.shape[-1] > PADDED_ROW:
                 within[number(user)] = 1.0
             elif user.name in _OTHER_PLACES:
                 part = user.size / max(1, value.size) / (2 if user.name == "gather" else 1)  # which takes longer anyway

@@ -36,7 +36,7 @@ import numpy as np
 
 from lowering.passes import products
 from lowering.passes.dce import live_parts
-from lowering.passes.fusion import SEARCHED_ROW
+from lowering.passes.fusion import PADDED_ROW, SEARCHED_ROW
 from lowering.passes.operations import (
     COSTLY,
     ELEMENTWISE,
@@ -99,7 +99,7 @@ _TILED_ROW = range(17, 32)  # elements of a row that is written several times
 _LITTLE = 1 / 50  # of all operations, which may be slow
 _SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of one of several rows that is a long loop, and the part that a shift adds
 _LONG_ROW, _TAKEN_OUT = 64, 7  # elements of a row, and turns at its start that LLVM takes out of the loop
-_SHIFTED_MOST = 16  # operations for an element that is padded, of which LLVM makes a vector loop without all unrolling
+_SHIFTED_MOST = 15  # operations for an element that is padded, of which LLVM makes a vector loop without all unrolling
 _SHIFTED_AGAIN = 2  # shifts of a line, each of what the one before it gives
 _REDUCED = 32  # elements of a window by which XLA reduces long rows
 _PRODUCTS = 8  # that the library computes in the time of an operation
@@ -216,7 +216,7 @@ _SUMS: dict[str, Callable[[_Step], float]] = {
     "in equal rows": _in_equal_rows,
     "in rows to unroll": _in_rows_to_unroll,
     "shifting": lambda step: step.done if _shifts(step.eqn) else 0.0,
-    "shifting what is derived": lambda step: step.done if _shifts_derived(step.eqn, step.values.derived) else 0.0,
+    "shifting what is derived": lambda step: step.done if _shifts_derived(step) else 0.0,
     "in windows": lambda step: step.turns * step.eqn.invars[0].aval.size if step.in_loop and _in_windows(step.eqn) else 0.0,
     "starting rows": lambda step: step.done if _starts_rows(step.eqn) else 0.0,
     "not in long loops": _not_in_long_loops,
@@ -289,9 +289,13 @@ def _shifts(eqn: Any) -> bool:
     return row >= (_SHIFTED_ROW if _row(out) else _ROW) and 0 < row - largest <= most * row
 
 
-def _shifts_derived(eqn: Any, derived: dict[Any, float]) -> bool:
-    """Whether it pads what more than an exponential is computed for: twice its code is above the limit for shifted rows."""
-    return eqn.primitive.name == "pad" and _shifts(eqn) and derived.get(eqn.invars[0], 0.0) > _SHIFTED_MOST
+def _shifts_derived(step: _Step) -> bool:
+    """Whether it pads what more than an exponential is computed for: twice its code is above the limit for shifted rows.
+
+    In longer rows XLA writes what several equations read.
+    """
+    known = step.values.derived if step.row <= PADDED_ROW else step.values.costly
+    return step.name == "pad" and _shifts(step.eqn) and known.get(step.eqn.invars[0], 0.0) > _SHIFTED_MOST
 
 
 def _starts_rows(eqn: Any) -> bool:

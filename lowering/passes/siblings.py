@@ -14,6 +14,8 @@ from typing import Any
 from lowering.passes.operations import ELEMENTWISE, call_body
 
 _LEAST = 8192  # elements of a result, below which to pass several takes as long as it saves
+_LEAST_RAGGED = 200_000  # of one whose rows have a rest: a merged kernel goes by rows, which gains in slow memory alone
+_SHORT_ROW, _ROW = 32, 32  # elements of rows that do not matter, and parts of which longer ones shall be whole
 _MOST = 32  # results of one shape: for each pair of a kernel's arrays the code asks whether they overlap
 
 
@@ -47,7 +49,7 @@ def gains(jaxpr: Any) -> bool:
     for result in results:
         of_shape.setdefault(result.shape, []).append(result)
     dtypes = {value.dtype for value in values.values() if value.size > 1} - {bool}
-    if max((result.size for result in results), default=0) < _LEAST or len(dtypes) > 1 or any(
+    if sum(map(_gain, results)) <= 0 or len(dtypes) > 1 or any(
             result.dtype == bool for result in results) or max(map(len, of_shape.values())) > _MOST:
         return False
     for value in values.values():
@@ -81,6 +83,14 @@ def _number(jaxpr: Any, env: dict[Any, _Value], values: dict[Any, _Value]) -> No
             for operand in operands:
                 operand.users.add(value)
         env[out] = value
+
+
+def _gain(result: _Value) -> int:
+    """The elements for which a merged kernel is faster, or less those for which it is slower."""
+    if result.size < _LEAST:
+        return 0
+    is_ragged = len(result.shape) > 1 and result.shape[-1] > _SHORT_ROW and result.shape[-1] % _ROW > 0
+    return -result.size if is_ragged and result.size < _LEAST_RAGGED else result.size
 
 
 def _share_source(results: list[_Value]) -> bool:

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("uncached")
 
 X = np.linspace(-2, 2, 20000, dtype=np.float32)
 Y = X[::-1].copy()
-W = X.reshape(100, 200)
+W = X[:19968].reshape(156, 128)
 
 
 def polar(x, y):
@@ -32,7 +32,9 @@ def states(x, y):
     (polar, (X, Y), True),
     (lambda x, y: jax.jit(polar)(y, x), (X, Y), True),
     (adam, (W, W, W, W), True),
-    (lambda x, b: (x + b, x * b), (W, X[:200]), True),
+    (lambda x, b: (x + b, x * b), (W, X[:128]), True),
+    (polar, (X.reshape(100, 200), Y.reshape(100, 200)), False),  # rows of six parts and a rest, near in memory
+    (polar, (np.ones((2000, 200), np.float32), np.ones((2000, 200), np.float32)), True),
     (polar, (X[:1000], Y[:1000]), False),  # small
     (lambda x, y: (x * 2, y + 1), (X, Y), False),  # nothing in common
     (lambda x, y: (x * y, jnp.sin(x)[:5]), (X, Y), False),

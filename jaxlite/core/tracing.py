@@ -25,10 +25,11 @@ from lowering import xla
 class Trace:
     """An interpreter at work. Subclasses say what applying a primitive means."""
 
-    __slots__ = ("alive", "debug_info", "__weakref__")
+    __slots__ = ("alive", "debug_info", "is_in_function", "__weakref__")
 
     def __init__(self, debug_info: DebugInfo | None = None):
         self.alive = True
+        self.is_in_function = False
         self.debug_info = debug_info
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -66,6 +67,20 @@ class Trace:
 
     def pin(self, traceback: Any) -> None:
         """Say where the equations come from that are recorded from now on; None: each from where it is recorded."""
+
+    def run(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        """Call a public function that is a program of its own in JAX."""
+        if self.is_in_function:
+            return function(*args, **kwargs)
+        self.is_in_function = True
+        try:
+            return function(*self.arguments(args), **kwargs)
+        finally:
+            self.is_in_function = False
+
+    def arguments(self, args: Any) -> Any:
+        """The arguments of such a function, as the function sees them."""
+        return args
 
     def pin_here(self) -> bool:
         """Pin to the place that is running, unless there is a pin. If this gives True, remove it with `pin(None)`."""

@@ -121,10 +121,10 @@ def as_device(spec: Any) -> Any:
 
 
 def put(value: Any, target: Any, copy: bool = False, aval: Any = None) -> Any:
-    """An Array, committed to a device, a platform's name, or a sharding, from a host value or another Array."""
+    """An Array, committed to a device or a sharding, from a host value or another Array."""
     if isinstance(target, xla.Device):
         return arrays.put_array(value, target, True, copy, aval)
-    target = as_device(target) if isinstance(target, str) else as_target(target)
+    target = as_target(target)
     if isinstance(target, xla.Sharding):
         return global_arrays().place(value, target, True, copy, aval)
     return arrays.put_array(value, target, True, copy, aval)
@@ -132,6 +132,7 @@ def put(value: Any, target: Any, copy: bool = False, aval: Any = None) -> Any:
 
 def put_filled(value: Any, target: Any) -> Any:
     """`put` of what was just made: the spec of a sharding may tell of more axes than there are, if that cuts nothing."""
+    target = as_target(target)
     cuts = type(target) is xla.NamedSharding
     fitting = shardings().without_rest(target, value.ndim) if cuts else target
     if not is_eager() or isinstance(value, Tracer):

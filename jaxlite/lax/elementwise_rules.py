@@ -55,6 +55,9 @@ def _zeros(aval: Any) -> Any:
     return in_memory_of(zeros, aval) if spaces.exist else zeros
 
 
+jvp.set_weak_maker(lambda x: shaping.convert(x, None, True))
+
+
 def _move_axis(x, source: int, target: int):
     order = [axis for axis in range(aval_of(x).ndim) if axis != source]
     order.insert(target, source)
@@ -97,6 +100,11 @@ def const(value, x, strong: bool = False):
     if aval.weak_type and not strong and aval_of(scalar.item()).dtype == aval.dtype:
         return scalar.item()
     return scalar
+
+
+def factor(value, x):
+    """A scalar constant in the dtype of x, weakly typed if x is a weakly typed number: other arrays become strong by it."""
+    return const(value, x, strong=bool(aval_of(x).shape))
 
 
 def filled(value, x, strong: bool = False):
@@ -201,27 +209,28 @@ def _abs_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]
 # --- powers, exponentials, logarithms ----------------------------------------------------------------
 
 def_jvp(e.exp_p, lambda g, ans, x, **accuracy: mul(g, ans))
-def_jvp(e.exp2_p, lambda g, ans, x, **accuracy: mul(const(np.log(2), x), mul(g, ans)))
+def_jvp(e.exp2_p, lambda g, ans, x, **accuracy: mul(factor(np.log(2), x), mul(g, ans)))
 # Not ans + 1, which is 0 from -17 on. And the value need not be kept for it.
 def_jvp(e.expm1_p, lambda g, ans, x, **accuracy: mul(g, e.exp_p.bind(x, **accuracy)))
 def_jvp(e.log_p, lambda g, ans, x, **accuracy: div(g, x))
 def_jvp(e.log1p_p, lambda g, ans, x, **accuracy: div(g, add(x, const(1, x))))
-def_jvp(e.log2_p, lambda g, ans, x, **accuracy: div(g, mul(x, const(np.log(2), x))))
+def_jvp(e.log2_p, lambda g, ans, x, **accuracy: div(g, mul(x, factor(np.log(2), x))))
 def_jvp(e.logistic_p, lambda g, ans, x, **accuracy: mul(g, mul(ans, sub(const(1, x), ans))))
 # A division, which checkify's checks of divisions see.
-def_jvp(e.sqrt_p, lambda g, ans, x, **accuracy: mul(g, div(const(0.5, x), ans)))
-def_jvp(e.rsqrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(-0.5, x), div(ans, x))))
-def_jvp(e.cbrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(1 / 3, x), integer_pow(ans, -2))))
+def_jvp(e.sqrt_p, lambda g, ans, x, **accuracy: mul(g, div(factor(0.5, x), ans)))
+def_jvp(e.rsqrt_p, lambda g, ans, x, **accuracy: mul(g, mul(factor(-0.5, x), div(ans, x))))
+def_jvp(e.cbrt_p, lambda g, ans, x, **accuracy: mul(g, mul(factor(1 / 3, x), integer_pow(ans, -2))))
 
 def _twice(x):
-    """A sum, which a kernel of a sum takes in faster than a product with a constant."""
-    return jvp.add_tangents(x, x)
+    """A sum, which a kernel of a sum takes in faster than a product with a constant; that makes weakly typed arrays strong."""
+    aval = aval_of(x)
+    return mul(factor(2, x), x) if aval.weak_type and aval.shape else jvp.add_tangents(x, x)
 
 
 def_jvp(e.square_p, lambda g, ans, x: _twice(mul(g, x)))
 def_jvp(e.one_minus_square_p, lambda g, ans, x: mul(g, mul(const(-2, x), x)))
 def_jvp(e.integer_pow_p, lambda g, ans, x, y: filled(0, x) if y == 0 else g if y == 1 else
-        mul(g, mul(const(y, x), x if y == 2 else integer_pow(x, y - 1))))
+        mul(g, mul(factor(y, x), x if y == 2 else integer_pow(x, y - 1))))
 
 
 def _pow_base(g, ans, x, y):
@@ -267,19 +276,19 @@ def _polynomial_transpose(ct: Any, x: Any, *terms: Any, **unroll: Any) -> list[A
 # --- trigonometry ------------------------------------------------------------------------------------
 
 
-def _one_plus_square(x):
-    return add(const(1, x), e.square(x))
+def _one_plus_square(x, constant=const):
+    return add(constant(1, x), e.square(x))
 
 
 def_jvp(e.sin_p, lambda g, ans, x, **accuracy: mul(g, e.cos(x)))
 def_jvp(e.cos_p, lambda g, ans, x, **accuracy: neg(mul(g, e.sin(x))))
-def_jvp(e.tan_p, lambda g, ans, x, **accuracy: mul(g, _one_plus_square(ans)))
-def_jvp(e.atan_p, lambda g, ans, x: div(g, _one_plus_square(x)))
+def_jvp(e.tan_p, lambda g, ans, x, **accuracy: mul(g, _one_plus_square(ans, factor)))
+def_jvp(e.atan_p, lambda g, ans, x: div(g, _one_plus_square(x, factor)))
 def_jvp(e.atan2_p, lambda g, ans, x, y: mul(g, div(y, add(e.square(x), e.square(y)))),
         lambda g, ans, x, y: mul(g, div(neg(x), add(e.square(x), e.square(y)))))
 def_jvp(e.sinh_p, lambda g, ans, x: mul(g, e.cosh(x)))
 def_jvp(e.cosh_p, lambda g, ans, x: mul(g, e.sinh(x)))
-def_jvp(e.asinh_p, lambda g, ans, x: mul(g, e.rsqrt(_one_plus_square(x))))
+def_jvp(e.asinh_p, lambda g, ans, x: mul(g, e.rsqrt(_one_plus_square(x, factor if VERSION >= (0, 12) else const))))
 def_jvp(e.acosh_p, lambda g, ans, x: mul(g, mul(e.rsqrt(sub(x, const(1, x))), e.rsqrt(add(x, const(1, x))))))
 if VERSION >= (0, 12):  # as JAX of the same jaxlib
     _one_minus_square = e.one_minus_square
@@ -287,7 +296,7 @@ if VERSION >= (0, 12):  # as JAX of the same jaxlib
     def_jvp(e.atanh_p, lambda g, ans, x: div(g, e.one_minus_square(x)))
 else:
     def _one_minus_square(x):
-        return sub(const(1, x), e.square(x))
+        return sub(factor(1, x), e.square(x))
 
     # One factor, which is all that a loop has to keep of a step for the gradient.
     def_jvp(e.tanh_p, lambda g, ans, x, **accuracy: mul(g, mul(add(const(1, x), ans), sub(const(1, x), ans))))

@@ -165,8 +165,9 @@ def _gather_aval(operand, indices, *, dimension_numbers: GatherDimensionNumbers,
     if len(slice_sizes) != len(shape):
         raise TypeError(f"Gather op must have one slice size for every input dimension; got: "
                         f"len(slice_sizes)={len(slice_sizes)}, input_shape.rank={len(shape)}")
+    is_read = all(indices.shape)  # else no box is cut, whatever its size
     for axis, (part, size) in enumerate(zip(slice_sizes, shape)):
-        if not 0 <= part <= size:
+        if part < 0 or part > size and is_read:
             raise TypeError(f"Slice size at index {axis} in gather op is out of range, must be within "
                             f"[0, {size} + 1), got {part}.")
     for axes, what in ((collapsed, "collapse slice"), (batching, "have operand batching")):

@@ -135,8 +135,8 @@ def _convert_element_type_aval(x, *, new_dtype, weak_type: bool) -> ShapedArray:
 def convert_element_type(operand, new_dtype):
     """The operand's values in another dtype, strongly typed.
 
-    Floats to ints truncate; complex to real drops the imaginary part. A Python type means the default dtype of its
-    kind. Raises: ValueError without a dtype.
+    Floats to ints truncate, those of NumPy as NumPy does it; complex to real drops the imaginary part. A Python type
+    means the default dtype of its kind. Raises: ValueError without a dtype.
     """
     if new_dtype is None:
         raise ValueError("convert_element_type needs a dtype, got None")
@@ -145,6 +145,8 @@ def convert_element_type(operand, new_dtype):
         operand = fitted(operand, new_dtype, wrap=True)
     if type(operand) is complex and dtypes.kind(new_dtype) in "biuf":
         raise TypeError(f"a complex number cannot be converted to {new_dtype}: {operand}. Take its .real")
+    if isinstance(operand, (np.ndarray, np.generic)) and dtypes.kind(operand.dtype) == "f" and dtypes.kind(new_dtype) in "iuf":
+        operand = operand.astype(new_dtype)  # as under a trace, where it is a constant: integers wrap as NumPy's do
     result = convert(operand, new_dtype, False)
     warn_of_lost_parts(aval_of(operand).dtype, aval_of(result).dtype)
     return result
@@ -703,7 +705,7 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
         full_shape, full_dtype = tuple(x.shape), x.dtype
         weak = getattr(x, "weak_type", False)
     else:
-        aval = aval_of(x)
+        aval = aval_of(0 if type(x) is int else x)  # an example, whatever its size
         full_shape, full_dtype, weak = aval.shape, aval.dtype, aval.weak_type
     weak = dtype is None and weak and not (sharding is not None and is_eager())  # as in `full`
     full_shape = full_shape if shape is None else canonical_shape(shape)

@@ -18,7 +18,7 @@ from jaxlite.core.lazy import loader
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import special as s
-from jaxlite.lax.elementwise_rules import const, filled, stretch
+from jaxlite.lax.elementwise_rules import const, factor, filled, stretch
 from jaxlite.traces.batching import def_elementwise
 from jaxlite.traces.jvp import def_jvp
 from lowering.xla import VERSION
@@ -39,17 +39,17 @@ def refuse(message: str, error: type[Exception] = ValueError) -> Callable[..., A
 
 
 def _gaussian(x, scale: float):  # strong or not as JAX of the same jaxlib
-    return e.mul(const(scale, x, strong=VERSION >= (0, 12)), e.exp(e.neg(e.square(x))))
+    return e.mul(const(scale, x, strong=True) if VERSION >= (0, 12) else factor(scale, x), e.exp(e.neg(e.square(x))))
 
 
 def_jvp(s.erf_p, lambda g, ans, x: e.mul(g, _gaussian(x, 2 / math.sqrt(math.pi))))
 def_jvp(s.erfc_p, lambda g, ans, x, **accuracy: e.mul(g, _gaussian(x, -2 / math.sqrt(math.pi))))
-def_jvp(s.erf_inv_p, lambda g, ans, x: e.mul(g, e.mul(const(math.sqrt(math.pi) / 2, x), e.exp(e.square(ans)))))
+def_jvp(s.erf_inv_p, lambda g, ans, x: e.mul(g, e.mul(factor(math.sqrt(math.pi) / 2, x), e.exp(e.square(ans)))))
 
 # --- gamma and zeta ----------------------------------------------------------------------------------
 
 def_jvp(s.lgamma_p, lambda g, ans, x: e.mul(g, s.digamma(x)))
-def_jvp(s.digamma_p, lambda g, ans, x: e.mul(g, s.polygamma(const(1, x), x)))
+def_jvp(s.digamma_p, lambda g, ans, x: e.mul(g, s.polygamma(factor(1, x), x)))
 def_jvp(s.polygamma_p, refuse("polygamma gradient with respect to m is not supported"),
         lambda g, ans, m, x: e.mul(stretch(g, ans), s.polygamma(e.add(m, const(1, m)), x)))
 def_jvp(s.zeta_p, refuse("Differentiation rule for 'zeta' not implemented with respect to x", NotImplementedError),

@@ -23,6 +23,7 @@ from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.tree import tree_map
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 from jaxlite.lax import shaping
+from jaxlite.lax.elementwise import mul
 from jaxlite.traces.eager import eager_trace
 from jaxlite.traces.host import eager_jit
 
@@ -60,8 +61,10 @@ def api(fun: F) -> F:
             def wrapper(x, /):
                 try:
                     trace = state.trace
-                    if trace is eager_trace or type(trace) is not StagingTrace and _is_checked():
-                        return call(x)
+                    if type(trace) is not StagingTrace:
+                        if trace is eager_trace or _is_checked():
+                            return call(x)
+                        return trace.run(fun, (low(x),), {})
                     return fun(low(x)) if high_types.exist else fun(x)
                 except Exception as error:
                     hide_own_frames(error)
@@ -71,8 +74,10 @@ def api(fun: F) -> F:
             def wrapper(x, y, /):
                 try:
                     trace = state.trace
-                    if trace is eager_trace or type(trace) is not StagingTrace and _is_checked():
-                        return call(x, y)
+                    if type(trace) is not StagingTrace:
+                        if trace is eager_trace or _is_checked():
+                            return call(x, y)
+                        return trace.run(fun, (low(x), low(y)), {})
                     return fun(low(x), low(y)) if high_types.exist else fun(x, y)
                 except Exception as error:
                     hide_own_frames(error)
@@ -100,7 +105,7 @@ def api(fun: F) -> F:
                     args = tuple(map(low, args))
                 pinned = trace.pin_here()
                 try:
-                    return fun(*args, **kwargs)
+                    return fun(*args, **kwargs) if type(trace) is StagingTrace else trace.run(fun, args, kwargs)
                 finally:
                     if pinned:
                         trace.pin(None)
@@ -393,10 +398,18 @@ def strong_arrays(fun: F) -> F:
 
     So they are in JAX, where the constants of a formula have the dtype of the arguments; numbers stay weakly typed.
     """
+    return _results_through(fun, lambda x, dtype: shaping.convert(x, dtype, False))
 
+
+def strong_formula(fun: F) -> F:
+    """Decorator: `strong_arrays` for floats, and gradients are strongly typed, too."""
+    return _results_through(fun, lambda x, dtype: mul(x, scalar(1.0, dtype)))
+
+
+def _results_through(fun: F, change: Callable[[Any, Any], Any]) -> F:
     def strong(x):
         aval = aval_of(x)
-        return shaping.convert(x, aval.dtype, False) if aval.weak_type and aval.shape else x
+        return change(x, aval.dtype) if aval.weak_type and aval.shape else x
 
     @functools.wraps(fun)
     def wrapper(*args, **kwargs):

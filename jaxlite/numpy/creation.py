@@ -341,7 +341,7 @@ def from_dlpack(x, /, *, device=None, copy: bool | None = None):
     devices = platforms.devices(_DLPACK_PLATFORMS[kind])
     where = owner = next((each for each in devices if kind != 1 and each.local_hardware_id == number), devices[0])
     if device is not None:
-        where = placement.as_device(device)
+        where = placement.as_device(placement.as_target(device))
     if where != owner and copy is False:
         raise ValueError(f"from_dlpack: copy=False, but the array is on {owner}: to have it on {where} requires a copy")
     if where.platform != owner.platform:
@@ -395,6 +395,7 @@ def load(file, *args, **kwargs):
 
 def device_put(x, device):
     """An array on a device, committed to it; under a trace, the array itself."""
+    device = placement.as_target(device)
     if isinstance(x, Tracer) or not is_eager():
         return placement.laid_out(as_array(x), device) if type(device) is xla.NamedSharding else as_array(x)
     return placement.put(x, device)
@@ -488,6 +489,8 @@ def _filled(name: str, fill_value, shape: Ints, dtype, weak: bool):
 def _like(a, dtype, shape, is_placed: bool, name: str) -> tuple[Any, tuple[Ints, Any, bool]]:
     """An array as an example; its shape, dtype and weak type, where the arguments do not say otherwise."""
     a = low(a)
+    if type(a) is int:
+        a = 0  # an example, whatever its size
     if not (hasattr(a, "shape") and hasattr(a, "dtype")):
         a = (with_arrays([a]) or [a])[0]
         check_arrays(name, a)

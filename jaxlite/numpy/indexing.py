@@ -256,7 +256,7 @@ def scatter_at(x, index, value, op, *, indices_are_sorted: bool = False, unique_
     """
     options = (mode, indices_are_sorted, unique_indices, wrap_negative_indices)
     if state.trace is not eager_trace or type(x) is not ArrayImpl:
-        return write(x, index, value, op, *options)
+        return state.trace.run(write, (x, index, value, op, *options), {})
     if type(value) in (int, bool):
         value = as_element(value, x.aval.dtype)
     kind = type(value)

@@ -94,7 +94,9 @@ def concatenate(arrays, axis: int | None = 0, dtype=None):
 
 @boundary
 def concat(arrays, /, *, axis: int | None = 0):
-    """`concatenate` under the array API's name."""
+    """`concatenate` under the array API's name. TypeError for one array without axes."""
+    if getattr(arrays, "ndim", None) == 0:
+        raise TypeError("Need at least one array to concat. Got a scalar")
     return concatenate(arrays, axis)
 
 

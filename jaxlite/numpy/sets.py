@@ -63,7 +63,9 @@ def _cut(x, count: int):
 
 
 def _flat(x):
-    return shaping.reshape(x, (aval_of(x).size,))
+    """Flattened. Complex numbers are strongly typed, as in JAX, which sorts their parts."""
+    flat = shaping.reshape(x, (aval_of(x).size,))
+    return shaping.convert(flat, None, False) if dtypes.kind(aval_of(x).dtype) == "c" else flat
 
 
 def _is_nan(x):
@@ -141,7 +143,7 @@ def _unique(ar, fill_value, axis: int | None, equal_nan: bool, size: int, index:
     shape = ar.shape
     ar = _flat(ar) if axis is None else manipulation.moveaxis(ar, axis, 0)
     if dtypes.kind(ar.dtype) == "c":  # sorted by the real part, NaN in the other would be anywhere
-        ar = lax.select(_is_nan(ar), shaping.full_like(ar, np.nan), ar)
+        ar = shaping.convert(lax.select(_is_nan(ar), shaping.full_like(ar, np.nan), ar), None, False)
     count, *rest = ar.shape
     dtype = dtypes.default_dtype(int)
     if not count:

@@ -150,8 +150,8 @@ def _one_line(a, axes: Ints) -> tuple[Any, int]:
 
 
 def _ordered(line, axis: int):
-    """Sorted, equal elements in any order."""
-    return lax.sort(line, dimension=axis, is_stable=False)
+    """Sorted, equal elements in any order; strongly typed after the sort, so gradients are, too."""
+    return shaping.convert(lax.sort(line, dimension=axis, is_stable=False), None, False)
 
 
 def _ends(ordered, axis: int, index: int):
@@ -166,7 +166,7 @@ def _spread_nan(result, ordered, axis: int):
 
 
 def _inexact(a):
-    return shaping.convert(a, dtypes.to_inexact_dtype(a.dtype), False)
+    return shaping.convert(a, dtypes.to_inexact_dtype(a.dtype))
 
 
 def _quantile(name: str, a, q, weights, out, overwrite_input, axis: Axis, method: str, keepdims: bool):
@@ -277,6 +277,7 @@ def _weighted_quantile(line, q, weights, axis: int, skip_nan: bool):
     else:
         bad = bad | nan
     ordered, weights = lax.sort((line, weights), dimension=axis, num_keys=1)
+    ordered = shaping.convert(ordered, None, False)
     size = line.shape[axis]
     sums = lax.cumsum(weights, axis)
     target = q * _ends(sums, axis, size - 1)

@@ -30,6 +30,7 @@ from jaxlite.numpy.api import (
     promote_ranks,
     scalar,
     strong_arrays,
+    strong_formula,
     unsupported,
 )
 from jaxlite.numpy.arithmetic import (  # noqa: F401
@@ -136,7 +137,7 @@ _log_sums = loader("jaxlite.numpy.log_sums")  # with custom derivatives
 logaddexp = with_methods(binary_xy("logaddexp", lambda x, y: _log_sums().log_add(x, y),
                                    "log(exp(x) + exp(y)), element by element, without overflow.", promote_inexact),
                          -math.inf, Folds(lambda x, axes: _log_sums().log_sum(x, axes), lax.cumlogsumexp, inexact=True))
-logaddexp2 = with_methods(binary_xy("logaddexp2", strong_arrays(lambda x, y: _log_sums().log2_add(x, y)),
+logaddexp2 = with_methods(binary_xy("logaddexp2", strong_formula(lambda x, y: _log_sums().log2_add(x, y)),
                                     "log2(2 ** x + 2 ** y), element by element, without overflow.", promote_inexact),
                           -math.inf, Folds(lambda x, axes: _log_sums().log2_sum(x, axes), inexact=True))
 
@@ -155,9 +156,9 @@ arctan, atan = unaries("arctan atan", lax.atan, "The inverse tangent, in [-pi/2,
 arcsinh, asinh = unaries("arcsinh asinh", lax.asinh, "The inverse hyperbolic sine, element by element.")
 arccosh, acosh = unaries("arccosh acosh", lax.acosh, "The inverse hyperbolic cosine, element by element.")
 arctanh, atanh = unaries("arctanh atanh", lax.atanh, "The inverse hyperbolic tangent, element by element.")
-deg2rad, radians = unaries("deg2rad radians", strong_arrays(lambda x: lax.mul(x, constant(math.pi / 180, x))),
+deg2rad, radians = unaries("deg2rad radians", strong_formula(lambda x: lax.mul(x, constant(math.pi / 180, x))),
                            "Degrees to radians, element by element.")
-rad2deg, degrees = unaries("rad2deg degrees", strong_arrays(lambda x: lax.mul(x, constant(180 / math.pi, x))),
+rad2deg, degrees = unaries("rad2deg degrees", strong_formula(lambda x: lax.mul(x, constant(180 / math.pi, x))),
                            "Radians to degrees, element by element.")
 _ANGLE = "The angle of the point (x2, x1), in [-pi, pi], element by element."
 arctan2 = binary("arctan2", lax.atan2, _ANGLE, promote_inexact)
@@ -748,7 +749,7 @@ def nan_to_num(x, copy: builtins.bool = True, nan=0.0, posinf=None, neginf=None)
 
 def _replaced(x, nan, posinf, neginf):
     dtype = dtype_of(x)
-    x, info = as_array(x), dtypes.finfo(dtype)
+    x, info = shaping.convert(as_array(x), dtype, False), dtypes.finfo(dtype)
     for test, value in (
         (lambda x: lax.ne(x, x), nan),
         (lambda x: lax.eq(x, constant(math.inf, x)), info.max if posinf is None else posinf),

@@ -89,9 +89,7 @@ def _transform(name: str, x, type: int, sizes, axes, norm: str | None, inverse: 
         raise ValueError(f"{name}: type must be 1, 2, 3 or 4, got {type!r}")
     if norm not in (None, "backward", "ortho", "forward"):
         raise ValueError(f"{name}: norm must be None, 'backward', 'ortho' or 'forward', got {norm!r}")
-    (x,) = promote_dtypes_inexact(as_array(x))
-    if x.dtype.itemsize < 4:
-        x = x.astype(dtypes.float32)
+    x = as_array(x)
     shape = x.shape
     if axes is None and sizes is not None:
         axes = range(len(shape) - len(sizes), len(shape))
@@ -99,6 +97,10 @@ def _transform(name: str, x, type: int, sizes, axes, norm: str | None, inverse: 
     sizes = [shape[axis] for axis in axes] if sizes is None else [operator.index(size) for size in sizes]
     if len(sizes) != len(axes):
         raise ValueError(f"{name}: s and axes must have the same length, got {sizes} and {axes}")
+    if axes:  # else it is the array itself
+        (x,) = promote_dtypes_inexact(x)
+        if x.dtype.itemsize < 4:
+            x = x.astype(dtypes.float32)
     for axis, size in zip(axes, sizes, strict=True):
         if size < (2 if type == 1 else 1):
             raise ValueError(f"{name}: axis {axis} has {size} elements; a transform of type {type} needs at least "

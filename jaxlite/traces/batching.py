@@ -132,6 +132,14 @@ class BatchTrace(Trace):
         with set_trace(self.parent):
             return placement.constraints().laid_out_as(value, wanted)
 
+    def arguments(self, args: Any) -> Any:
+        if type(args) in (tuple, list):
+            return type(args)(map(self.arguments, args))
+        if isinstance(args, BatchTracer) and args._trace is self:
+            value = self.parent.arguments(args.value)
+            return args if value is args.value else BatchTracer(self, value, args.dim)
+        return args
+
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         values: list[Any] = []
         dims: list[int | None] = []

@@ -14,7 +14,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.traces.backward_logs import log_outputs
 from jaxlite.traces.batching import Axis, batch_jaxpr, place_of
-from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval, zero_for
+from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval, typed_as, zero_for
 from jaxlite.traces.linearize import linearize_jaxpr
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
@@ -49,7 +49,7 @@ def spread_tangents(values: Sequence[Any], flags: Sequence[bool], avals: Sequenc
 def _jvp(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
     nonzero = [type(tangent) is not Zero for tangent in tangents]
     program, consts, out_nonzero = jvp_jaxpr(jaxpr, nonzero, False)
-    active = [tangent for tangent in tangents if type(tangent) is not Zero]
+    active = [typed_as(primal, tangent) for primal, tangent in zip(primals, tangents, strict=True) if type(tangent) is not Zero]
 
     def said() -> Said:
         ins, outs = said_of(params, len(nonzero), len(out_nonzero))

@@ -102,6 +102,21 @@ def set_zeros_maker(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return function
 
 
+make_weak: Callable[[Any], Any]  # set likewise: the same values, weakly typed
+
+
+def set_weak_maker(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Say how an array becomes weakly typed; a decorator."""
+    global make_weak
+    make_weak = function
+    return function
+
+
+def typed_as(primal: Any, tangent: Any) -> Any:
+    """A tangent, weakly typed where its primal is: a strong one may come with a weak primal."""
+    return make_weak(tangent) if aval_of(primal).weak_type and not aval_of(tangent).weak_type else tangent
+
+
 def instantiate(tangent: Any) -> Any:
     """An array for a tangent that may be symbolic."""
     return zeros_of(tangent.aval) if type(tangent) is Zero else tangent
@@ -213,6 +228,17 @@ class JVPTrace(Trace):
         if type(tangent) is Zero or has_no_tangents(aval_of(tangent)):
             return primal
         return self.tracer(self, primal, tangent)
+
+    def arguments(self, args: Any) -> Any:
+        """Tangents are typed as their primals."""
+        if type(args) in (tuple, list):
+            return type(args)(map(self.arguments, args))
+        if not isinstance(args, JVPTracer) or args._trace is not self or args.aval.is_high:
+            return args
+        primal, tangent = self.parent.arguments((args.primal, args.tangent))
+        with set_trace(self.parent):
+            tangent = typed_as(primal, tangent)
+        return args if primal is args.primal and tangent is args.tangent else self.tracer(self, primal, tangent)
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         primals: list[Any] = []

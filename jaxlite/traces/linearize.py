@@ -116,6 +116,7 @@ class LinearizeTrace(JVPTrace):
 
     __slots__ = ("tangents",)
     tracer = LinearizeTracer
+    arguments = Trace.arguments  # the tangents of a linear program have the types that it gives them
 
     def __init__(self, parent: Trace, debug_info: DebugInfo | None = None):
         super().__init__(parent, debug_info)

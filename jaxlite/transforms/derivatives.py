@@ -105,8 +105,6 @@ def _checked_tangent(name: str, primal: Any, tangent: Any, path: str) -> Any:
     if tangent_type.shape != expected.shape:
         raise ValueError(f"{name} called with different primal and tangent shapes;Got primal shape {aval.shape} and "
                          f"tangent shape as {tangent_type.shape}{' at ' + path if path else ''}.")
-    if aval.weak_type and not tangent_type.weak_type and dtypes.kind(aval.dtype) in "fc":
-        tangent = shaping.convert(tangent, aval.dtype, True)
     return placement.laid_out_as(tangent, primal) if layouts.exist else tangent
 
 

@@ -64,6 +64,8 @@ def _axes(values: Sequence[int]) -> str:
 def _gather(ctx: Any, operand: Any, indices: Any, *, dimension_numbers: Any, slice_sizes: Any, unique_indices: bool,
             indices_are_sorted: bool, mode: Any, fill_value: Any) -> Any:
     numbers, (operand_aval, indices_aval), out = dimension_numbers, ctx.avals_in, ctx.aval_out
+    if 0 in out.shape:
+        return ctx.constant(0, out.dtype, out.shape)
     limits = [operand_aval.shape[axis] - slice_sizes[axis] for axis in numbers.start_index_map]
     indices, dtype = _wide_enough(ctx, indices, indices_aval, limits)
     attribute = ctx.attribute(

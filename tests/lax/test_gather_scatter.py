@@ -326,3 +326,15 @@ def test_one_scatter_tells_both_cotangents_of_an_update(rng):
     np.testing.assert_array_equal(slope_x, np.where(np.isin(np.arange(6), at)[:, None], 0, weights))
     np.testing.assert_array_equal(slope_y.sum(0), weights[0] + weights[2])
     assert not slope_y[3].any() and not (slope_y[1] * slope_y[2]).any()
+
+
+def test_at_no_position_a_box_of_any_size_is_cut():
+    numbers, none = GatherDimensionNumbers((), (0,), (0,)), jnp.ones((0, 1), int)
+    for mode in ("clip", "fill", "promise_in_bounds"):
+        cut = lambda x, mode=mode: lax.gather(x, none, numbers, (1,), mode=mode)
+        assert cut(jnp.ones(0)).shape == (0,) and jaxlite.jit(cut)(jnp.ones(0)).shape == (0,)
+        assert jaxlite.vjp(cut, jnp.ones(0))[1](jnp.ones(0))[0].shape == (0,)
+    assert lax.gather(jnp.ones((5, 3)), none, GatherDimensionNumbers((1,), (0,), (0,)), (1, 4)).shape == (0, 4)
+    for indices, size in ((jnp.ones((1, 1), int), 1), (none, -1)):
+        with pytest.raises(TypeError, match="out of range"):
+            lax.gather(jnp.ones(0), indices, numbers, (size,))

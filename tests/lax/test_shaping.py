@@ -416,3 +416,12 @@ def test_a_rank_that_an_array_has_or_exceeds():
 def test_wide_dtypes_asked_for_by_name_warn(call):
     with pytest.warns(UserWarning, match="Explicitly requested dtype .*64"):
         assert call().dtype.itemsize == 4
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_numpys_floats_become_integers_as_in_numpy(dtype):
+    values = np.array([300.0, -5.0, 70000.0, 2.9])
+    for given in (values, values.astype(np.float32), values[0]):
+        expected = given.astype(dtype)
+        np.testing.assert_array_equal(lax.convert_element_type(given, dtype), expected)
+        np.testing.assert_array_equal(jaxlite.jit(lambda given=given: lax.convert_element_type(given, dtype))(), expected)

@@ -328,6 +328,10 @@ def test_an_array_without_parts_has_nothing_to_join(join):
     for nothing in ([], jnp.zeros((0, 3))):
         with pytest.raises(ValueError, match="Need at least one array to"):
             join(nothing)
+    with pytest.raises(ValueError, match="Got a scalar"):
+        jnp.concatenate(jnp.array(1))
+    with pytest.raises(TypeError, match="Got a scalar"):
+        jnp.concat(jnp.array(1))
 
 
 def test_one_number_where_arrays_are_usual():

@@ -631,3 +631,20 @@ def test_the_device_of_dlpack_is_named_and_a_deleted_array_starts_no_copy():
         array.delete()
         with pytest.raises(RuntimeError, match="Array has been deleted"):
             array.copy_to_host_async()
+
+
+def test_an_int_of_any_size_is_an_example():
+    for wide in (2**40, -2**31 - 1, 2**70):
+        of_lax = jax.lax.full_like(wide, 2)
+        for made, value in ((jnp.ones_like(wide), 1), (jnp.zeros_like(wide), 0), (jnp.full_like(wide, 3), 3), (of_lax, 2)):
+            assert (made, made.dtype, made.weak_type, made.shape) == (value, jnp.int32, True, ())
+
+
+@pytest.mark.parametrize("wrong", ["a", "cpu", 1, (1, 2)])
+def test_what_is_no_device(wrong):
+    for make in (lambda: jnp.asarray(2.5, device=wrong), lambda: jnp.array(jnp.ones(3), device=wrong),
+                 lambda: jnp.zeros(3, device=wrong), lambda: jnp.linspace(0, 1, 3, device=wrong),
+                 lambda: jax.jit(lambda x: jnp.asarray(x, device=wrong))(1.0),
+                 lambda: jax.dlpack.from_dlpack(np.arange(3.0), device=wrong)):
+        with pytest.raises(ValueError, match="only accepts"):
+            make()

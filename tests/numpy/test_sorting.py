@@ -383,3 +383,11 @@ ERRORS = [
 def test_errors(error, text, call):
     with pytest.raises(error, match=text):
         call()
+
+
+def test_sets_of_complex_numbers_are_strongly_typed():
+    x = jnp.full(3, 1j)
+    for result in (jnp.unique(x), jnp.unique(x, size=2), jnp.unique(x[None], axis=0), jnp.union1d(x, x), jnp.intersect1d(x, x),
+                   jnp.setdiff1d(x, 2 * x), jnp.setxor1d(x, 2 * x)):
+        assert result.dtype == jnp.complex64 and not result.weak_type
+    assert jnp.sort(x).weak_type and jnp.unique(jnp.full(3, 1.0)).weak_type

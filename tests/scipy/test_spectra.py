@@ -92,3 +92,11 @@ def test_usual_windows_need_no_scipy():
     code = ("import sys, jaxlite.numpy as jnp; from jaxlite.scipy import signal; signal.welch(jnp.ones(64), nperseg=16); "
             "print('scipy.signal' in sys.modules)")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_a_cosine_transform_along_no_axis_is_the_array():
+    for x in (jnp.array(1), jnp.array(True), jnp.ones((2, 2), jnp.float16)):
+        for transform in (jaxlite.scipy.fft.dctn, jaxlite.scipy.fft.idctn):
+            result = transform(x, axes=())
+            assert result.dtype == x.dtype
+            np.testing.assert_array_equal(result, x)

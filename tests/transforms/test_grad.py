@@ -400,3 +400,28 @@ def test_the_function_of_a_vjp_may_be_replaced():
     (leaves, tree), (_, other) = map(jax.tree.flatten, pulls)
     assert tree == other
     np.testing.assert_allclose(tree.unflatten(leaves)(2.0)[0], 2 * np.cos(1.0), rtol=1e-6)
+
+
+def test_tangents_at_weakly_typed_arrays():
+    weak, strong = jnp.full(3, 0.5), jnp.ones(3)
+    push = lambda f, tangent: jax.jvp(f, (weak,), (tangent,))[1].weak_type
+
+    # Functions of lax leave tangents as they are; those of numpy, calls and loops give them the type of the primals.
+    of_lax = (lax.expm1, lax.sin, lambda x: lax.add(x, x), lambda x: lax.rev(x, (0,)), jax.vmap(lax.sin))
+    for f in (*of_lax, lambda x: x[:2], lambda x: x):
+        assert not push(f, strong) and push(f, weak)
+    loop = lambda x: lax.fori_loop(0, 2, lambda _, y: lax.sin(y), x)
+    for f in (jnp.expm1, jnp.sin, lambda x: x + x, jax.jit(lax.sin), loop, jax.vmap(jnp.sin), lambda x: x.at[0].set(1.0)):
+        assert push(f, strong) and push(f, weak)
+    nested = jax.jvp(lambda x: jax.jvp(jnp.sin, (x,), (strong,)), (weak,), (strong,))
+    assert all(each.weak_type for each in jax.tree.leaves(nested))
+
+    # Constants of rules have the dtype of arrays; they are weak beside weakly typed numbers alone.
+    for f in (lax.square, lax.sqrt, lax.rsqrt, lax.cbrt, lax.exp2, lax.tan, lax.atan, lax.erf_inv, lax.digamma,
+              lambda x: lax.integer_pow(x, 3), jnp.deg2rad, jnp.median, jnp.square):
+        assert not push(f, weak)
+        assert not jax.vjp(f, weak)[1](jnp.ones(f(weak).shape))[0].weak_type
+    for f in (lax.square, lax.sqrt, lax.cbrt, lax.exp2, lax.tan, lambda x: lax.integer_pow(x, 3), jnp.square):
+        assert jax.jvp(f, (0.5,), (1.0,))[1].weak_type and jax.grad(f)(0.5).weak_type
+    np.testing.assert_allclose(jax.grad(lambda x: lax.square(x).sum())(weak), [1, 1, 1])
+    assert jax.grad(lambda x: jnp.nan_to_num(x).sum())(weak).weak_type

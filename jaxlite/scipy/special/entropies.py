@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import check_arrays, float_api, promote_inexact, strong_arrays
+from jaxlite.numpy.api import check_arrays, float_api, promote_inexact, strong_arrays, strong_formula
 from jaxlite.scipy.arguments import floats, polynomial
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
@@ -66,7 +66,7 @@ def entr(x):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def rel_entr(p, q):
     """p log(p / q), 0 for p = 0 and q >= 0, and inf where it is not defined."""
     p, q = floats("rel_entr", p, q)
@@ -77,7 +77,7 @@ def rel_entr(p, q):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def kl_div(p, q):
     """p log(p / q) - p + q, q for p = 0, and inf where it is not defined."""
     p, q = floats("kl_div", p, q)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import float_api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_formula
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.stats.arguments import standardized
 
@@ -14,7 +14,7 @@ __dir__ = lambda: __all__
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("cauchy.logpdf", x, loc, scale, complex=True)
@@ -22,14 +22,14 @@ def logpdf(x, loc=0, scale=1):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
     z, _ = standardized("cauchy.cdf", x, loc, scale)
@@ -44,14 +44,14 @@ def _below(z):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def logcdf(x, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return jnp.log(cdf(x, loc, scale))
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _ = standardized("cauchy.sf", x, loc, scale)
@@ -59,7 +59,7 @@ def sf(x, loc=0, scale=1):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def logsf(x, loc=0, scale=1):
     """The logarithm of `sf`."""
     return jnp.log(sf(x, loc, scale))
@@ -73,7 +73,7 @@ def _cotangent(q):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def ppf(q, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     q, loc, scale = floats("cauchy.ppf", q, loc, scale)
@@ -81,7 +81,7 @@ def ppf(q, loc=0, scale=1):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def isf(q, loc=0, scale=1):
     """The inverse of `sf`."""
     q, loc, scale = floats("cauchy.isf", q, loc, scale)

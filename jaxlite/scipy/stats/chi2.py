@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import float_api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_arrays, strong_formula
 from jaxlite.scipy.special import gammainc, gammaincc, gammaln, xlogy
 from jaxlite.scipy.stats.arguments import incomplete, log_of, standardized
 
@@ -12,7 +12,7 @@ __dir__ = lambda: __all__
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def logpdf(x, df, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, df = standardized("chi2.logpdf", x, loc, scale, df)
@@ -23,7 +23,7 @@ def logpdf(x, df, loc=0, scale=1):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def pdf(x, df, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, df, loc, scale))

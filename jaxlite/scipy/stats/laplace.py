@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import float_api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_formula
 from jaxlite.scipy.stats.arguments import standardized
 
 __all__ = ["cdf", "logpdf", "pdf"]
@@ -11,7 +11,7 @@ __dir__ = lambda: __all__
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("laplace.logpdf", x, loc, scale)
@@ -19,14 +19,14 @@ def logpdf(x, loc=0, scale=1):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
     z, _ = standardized("laplace.cdf", x, loc, scale)

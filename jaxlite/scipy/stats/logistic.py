@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import float_api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_formula
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import expit, logit
 from jaxlite.scipy.stats.arguments import standardized
@@ -14,7 +14,7 @@ __dir__ = lambda: __all__
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("logistic.logpdf", x, loc, scale, complex=True)
@@ -42,7 +42,7 @@ _standard.defjvps(lambda t, out, z: t * _slope(z))
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
@@ -61,7 +61,7 @@ def sf(x, loc=0, scale=1):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def ppf(x, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     x, loc, scale = floats("logistic.ppf", x, loc, scale, complex=True)
@@ -69,7 +69,7 @@ def ppf(x, loc=0, scale=1):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def isf(x, loc=0, scale=1):
     """The inverse of `sf`."""
     x, loc, scale = floats("logistic.isf", x, loc, scale, complex=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import float_api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_formula
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import log_ndtr, ndtr, ndtri
 from jaxlite.scipy.stats.arguments import standardized
@@ -15,7 +15,7 @@ __dir__ = lambda: __all__
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("norm.logpdf", x, loc, scale, complex=True)
@@ -23,7 +23,7 @@ def logpdf(x, loc=0, scale=1):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))

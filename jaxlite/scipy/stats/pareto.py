@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import float_api, strong_arrays
+from jaxlite.numpy.api import float_api, strong_formula
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.stats.arguments import log_of, standardized
 
@@ -12,7 +12,7 @@ __dir__ = lambda: __all__
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def logpdf(x, b, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, b = standardized("pareto.logpdf", x, loc, scale, b)
@@ -22,14 +22,14 @@ def logpdf(x, b, loc=0, scale=1):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def pdf(x, b, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, b, loc, scale))
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def logsf(x, b, loc=0, scale=1):
     """The logarithm of `sf`."""
     return _logsf(x, b, loc, scale)
@@ -41,14 +41,14 @@ def _logsf(x, b, loc, scale):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def sf(x, b, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return jnp.exp(logsf(x, b, loc, scale))
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def cdf(x, b, loc=0, scale=1):
     """The distribution function."""
     return -jnp.expm1(logsf(x, b, loc, scale))
@@ -61,7 +61,7 @@ def logcdf(x, b, loc=0, scale=1):
 
 
 @float_api
-@strong_arrays
+@strong_formula
 def ppf(q, b, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     q, b, loc, scale = floats("pareto.ppf", q, b, loc, scale)

@@ -292,10 +292,12 @@ def _shifts(eqn: Any) -> bool:
 def _shifts_derived(step: _Step) -> bool:
     """Whether it pads what more than an exponential is computed for: twice its code is above the limit for shifted rows.
 
-    In longer rows XLA writes what several equations read.
+    In longer rows XLA writes what several equations read. Pads between elements are twice the code as well.
     """
+    if step.name != "pad" or not _shifts(step.eqn):
+        return False
     known = step.values.derived if step.row <= PADDED_ROW else step.values.costly
-    return step.name == "pad" and _shifts(step.eqn) and known.get(step.eqn.invars[0], 0.0) > _SHIFTED_MOST
+    return step.eqn.params["padding_config"][-1][2] > 0 or known.get(step.eqn.invars[0], 0.0) > _SHIFTED_MOST
 
 
 def _starts_rows(eqn: Any) -> bool:

@@ -175,6 +175,11 @@ def test_pads_of_long_code_keep_the_defaults(function, expected):
     assert unrolling.options(jax.make_jaxpr(f)(LARGE[:6400].reshape(100, 64)).jaxpr) == expected
 
 
+def test_pads_between_elements_keep_the_defaults():
+    f = jax.grad(lambda x: jnp.sum(x[:, ::2] * x[:, 1::2]))
+    assert unrolling.options(jax.make_jaxpr(f)(LARGE[:12800].reshape(100, 128)).jaxpr) == ()
+
+
 @pytest.mark.parametrize("columns, expected", [(64, ()), (80, unrolling.SHIFTED_LOOPS)])
 def test_shifted_rows_whose_extremes_are_taken_in_windows_keep_the_defaults(columns, expected):
     def f(x):

@@ -272,13 +272,19 @@ def dynamic_slice(operand, start_indices, slice_sizes, *, allow_negative_indices
     return function(operand, start_indices, sizes, _hashable(allow_negative_indices))
 
 
+def _starts_at(index, axis: int, rank: int) -> list[Any]:
+    """A position: an index on one axis, and zeros of its dtype on the others."""
+    dtype = aval_of(index).dtype
+    zero = 0 if dtype == dtypes.default_dtype(int) else np.zeros((), dtype)[()]
+    return [index if each == axis else zero for each in range(rank)]
+
+
 def dynamic_slice_in_dim(operand, start_index, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True):
     """`dynamic_slice` along one axis, whole on the others."""
     shape = aval_of(operand).shape
     axis = shaping.canonical_axis(axis, len(shape))
-    starts: list[Any] = [0] * len(shape)
     sizes = list(shape)
-    starts[axis], sizes[axis] = start_index, as_size(slice_size)
+    sizes[axis], starts = as_size(slice_size), _starts_at(start_index, axis, len(shape))
     return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 
@@ -305,8 +311,7 @@ def dynamic_update_slice(operand, update, start_indices, *, allow_negative_indic
 def dynamic_update_slice_in_dim(operand, update, start_index, axis: int, *, allow_negative_indices: bool = True):
     """`dynamic_update_slice` at a position of one axis, at 0 on the others."""
     rank = aval_of(operand).ndim
-    starts: list[Any] = [0] * rank
-    starts[shaping.canonical_axis(axis, rank)] = start_index
+    starts = _starts_at(start_index, shaping.canonical_axis(axis, rank), rank)
     return dynamic_update_slice(operand, update, starts, allow_negative_indices=allow_negative_indices)
 
 

@@ -175,8 +175,9 @@ def _quantile(name: str, a, q, weights, out, overwrite_input, axis: Axis, method
     a = _inexact(as_array(a))
     dtype = a.dtype
     q = _inexact(as_array(q))
-    own = dtype if dtypes.itemsize_bits(dtype) >= 16 else dtypes.float32  # smaller floats promote with nothing
-    wide, _ = dtypes.lattice_join(((own, False), (q.dtype, False), (dtypes.float32, False)), "standard")
+    own = [(each if dtypes.itemsize_bits(each) >= 16 else dtypes.float32, False)  # smaller floats promote with nothing
+           for each in (dtype, q.dtype)]
+    wide, _ = dtypes.lattice_join((*own, (dtypes.float32, False)), "standard")
     q = shaping.convert(q, wide, False)
     if name.endswith("percentile"):
         q = lax.div(q, scalar(100, wide))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,20 @@ def _rev(ctx: Any, x: Any, *, dimensions: Any) -> Any:
 
 @lowers("concatenate")
 def _concatenate(ctx: Any, *operands: Any, dimension: int) -> Any:
-    return ctx.emit1("stablehlo.concatenate", *operands, dimension=ctx.i64(dimension))
+    return _in_bytes(ctx, "stablehlo.concatenate", operands, dimension=ctx.i64(dimension))
+
+
+_BYTES = {"int2": np.dtype(np.int8), "uint2": np.dtype(np.uint8)}
+
+
+def _in_bytes(ctx: Any, operation: str, operands: Sequence[Any], **attributes: Any) -> Any:
+    """An operation that moves elements, on bytes where they have two bits: with those XLA:CPU ends the process."""
+    out = ctx.aval_out
+    wide = _BYTES.get(out.dtype.name) if ctx.platform == "cpu" else None
+    if wide is None:
+        return ctx.emit1(operation, *operands, **attributes)
+    parts = [ctx.convert(x, aval.shape, wide) for x, aval in zip(operands, ctx.avals_in, strict=True)]
+    return ctx.convert(ctx.value(operation, parts, out.shape, wide, **attributes), out.shape, out.dtype)
 
 
 @lowers("pad")
@@ -88,7 +102,7 @@ def _pad(ctx: Any, x: Any, value: Any, *, padding_config: Any) -> Any:
     row = _diagonal_row(ctx, padding_config)
     if row:
         return _diagonal(ctx, x, value, row, low[-1])
-    return ctx.emit1("stablehlo.pad", x, value, edge_padding_low=ctx.i64s(low), edge_padding_high=ctx.i64s(high),
+    return _in_bytes(ctx, "stablehlo.pad", [x, value], edge_padding_low=ctx.i64s(low), edge_padding_high=ctx.i64s(high),
                      interior_padding=ctx.i64s(inner))
 
 

@@ -425,3 +425,21 @@ def test_numpys_floats_become_integers_as_in_numpy(dtype):
         expected = given.astype(dtype)
         np.testing.assert_array_equal(lax.convert_element_type(given, dtype), expected)
         np.testing.assert_array_equal(jaxlite.jit(lambda given=given: lax.convert_element_type(given, dtype))(), expected)
+
+
+@pytest.mark.parametrize("name", ["int2", "uint2", "int4"])
+def test_arrays_of_few_bits_are_joined_and_padded(name):
+    dtype = dtype_of(name)
+    x, y = np.array([[1, 0, 1], [0, 1, 1]]).astype(dtype), np.array([[1, 1, 0], [0, 0, 1]]).astype(dtype)
+
+    def check(found, expected):
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(np.asarray(found).astype(int), expected)
+
+    for axis in (0, 1):
+        for join in (lax.concatenate, jaxlite.jit(lax.concatenate, static_argnums=1)):
+            check(join([jnp.asarray(x), jnp.asarray(y)], axis), np.concatenate([x.astype(int), y.astype(int)], axis))
+    row = jnp.asarray(x)[0]
+    for config, expected in (((1, 2, 0), [0, 1, 0, 1, 0, 0]), ((0, 0, 1), [1, 0, 0, 0, 1]), ((-1, 0, 0), [0, 1])):
+        check(lax.pad(row, jnp.zeros((), dtype), (config,)), expected)
+    check(lax.associative_scan(lax.bitwise_xor, row), [1, 1, 0])

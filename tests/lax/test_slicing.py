@@ -233,3 +233,17 @@ def test_jaxpr_of_a_computed_position():
     e:i32[] = select_n c b d
     f:f32[4,2] = dynamic_slice[slice_sizes=(4, 2)] a 0:i32[] e
   in (f,) }"""
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
+def test_along_one_axis_an_index_has_any_dtype(dtype):
+    x = np.arange(6.0).reshape(2, 3)
+    with jaxlite.enable_x64(dtype == "int64"):
+        index = jnp.asarray(1, dtype)
+        np.testing.assert_array_equal(lax.dynamic_slice_in_dim(x, index, 2, axis=1), x[:, 1:])
+        np.testing.assert_array_equal(lax.dynamic_index_in_dim(x, index, 1), x[:, 1:2])
+        expected = np.array([[0, -1, 2], [3, -1, 5]])
+        for write in (lax.dynamic_update_slice_in_dim, lax.dynamic_update_index_in_dim):
+            np.testing.assert_array_equal(write(x, np.full((2, 1), -1.0), index, 1), expected)
+    with jaxlite.enable_x64(True):
+        np.testing.assert_array_equal(lax.dynamic_slice_in_dim(x, np.int32(1), 1, axis=1), x[:, 1:2])

@@ -68,6 +68,10 @@ def test_quantiles_of_floats_of_8_bits():
         found = function(x, 0.5, axis=1)
         assert found.dtype == x.dtype and found.astype(float).tolist() == [0.5, 1]
     assert jnp.nanpercentile(x, 50, axis=0).astype(float).tolist() == [2, 0.5, -1.75]
+    fractions = jnp.array([0.0, 0.5]).astype(ml_dtypes.float8_e5m2)
+    for each, dtype in ((x, x.dtype), (x.astype(jnp.float16), jnp.float16)):
+        assert jnp.quantile(each, fractions, axis=1).dtype == dtype
+        assert jnp.quantile(each, fractions, axis=1).astype(float).tolist() == [[-1, -4], [0.5, 1]]
 
 
 def test_nearest_quantile_rounds_halves_down():

@@ -195,3 +195,9 @@ def test_tangents_of_the_logistic_density_are_products():
     np.testing.assert_allclose(jaxlite.grad(slope)(0.0), -0.5, rtol=1e-6)
     jaxpr = str(jaxlite.make_jaxpr(jaxlite.jacfwd(lambda t: stats.logistic.logpdf(z * t[0] + t[1])))(np.ones(3, np.float32)))
     assert "f32[3,4] = select_n" not in jaxpr and "f32[3,4] = mul" in jaxpr
+
+
+def test_a_von_mises_distribution_without_concentration_is_uniform():
+    x = np.array([-3.0, 0.0, 1.0])
+    np.testing.assert_allclose(stats.vonmises.pdf(x, 0.0), oracle.vonmises.pdf(x, 0.0), rtol=1e-6)
+    assert np.isnan(stats.vonmises.pdf(0.0, -1.0))

@@ -18,7 +18,7 @@ def logpdf(x, kappa):
     """The logarithm of the density."""
     x, kappa = floats("vonmises.logpdf", x, kappa)
     value = kappa * (jnp.cos(x) - 1) - jnp.log(2 * math.pi * lax.bessel_i0e(kappa))
-    return jnp.where(kappa > 0, value, jnp.nan)
+    return jnp.where(kappa >= 0, value, jnp.nan)
 
 
 @float_api

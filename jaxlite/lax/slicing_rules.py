@@ -117,7 +117,8 @@ def _dynamic_update_slice_batch(axis: Axis, args: Sequence[Any], dims: Dims) -> 
         target = d if d is not None else update_dim
         assert target is not None
         x, update = bring(x, d, axis.size, target), bring(update, update_dim, axis.size, target)
-        return slicing.dynamic_update_slice_p.bind(x, update, *insert(starts, target, _origin(starts))), target
+        out = slicing.dynamic_update_slice_p.bind(x, update, *insert(starts, target, _origin(starts)))
+        return shaping.convert(out, None, aval_of(x).weak_type), target  # as the scatter below, and in JAX
     every = tuple(range(len(starts)))
     return batch_scatter(gs.scatter_p, axis, (x, _vectors(axis, starts, start_dims), update), (d, 0, update_dim),
                          dimension_numbers=gs.ScatterDimensionNumbers(every, (), every), indices_are_sorted=True,

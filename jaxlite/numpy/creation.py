@@ -226,7 +226,8 @@ def _place(object, dtype, copy: bool, device):
     if np.dtype(target.dtype) != aval.dtype or type(object) is int:
         object = np.asarray(object, target.dtype)
     if not is_eager():
-        return shaping.convert_element_type_p.bind(object, new_dtype=target.dtype, weak_type=weak)
+        made = shaping.convert_element_type_p.bind(object, new_dtype=target.dtype, weak_type=weak)
+        return made if device is None else device_put(made, device)
     if device is None:
         return placement.put_new(object, target)
     return placement.put(object, device, copy=True, aval=target)

@@ -52,7 +52,6 @@ from jaxlite.numpy.norms import matrix_norm as matrix_norm
 from jaxlite.numpy.norms import norm as norm
 from jaxlite.numpy.norms import vector_norm as vector_norm
 from jaxlite.transforms.custom_derivatives import custom_jvp
-from lowering.xla import VERSION
 
 __all__ = [
     "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul",
@@ -91,18 +90,15 @@ def det(a):
         top, bottom = size - 2, size - 1
         return entry(top, first) * entry(bottom, second) - entry(top, second) * entry(bottom, first)
 
-    def of_few(result):
-        return shaping.convert(result, None, False) if VERSION >= (0, 12) else result  # as JAX of the same jaxlib
-
     if size == 0:
         return shaping.full(a.shape[:-2], 1, a.dtype)
     if size == 1:
         return entry(0, 0)
     if size == 2:
-        return of_few(minor(0, 1))
+        return minor(0, 1)
     if size == 3:
         first, second, third = (entry(0, k) * minor(*[j for j in range(3) if j != k]) for k in range(3))
-        return of_few(lax.sub(first, second) + third)
+        return lax.sub(first, second) + third
     return _det_by_lu(a)
 
 

@@ -247,3 +247,10 @@ def test_along_one_axis_an_index_has_any_dtype(dtype):
             np.testing.assert_array_equal(write(x, np.full((2, 1), -1.0), index, 1), expected)
     with jaxlite.enable_x64(True):
         np.testing.assert_array_equal(lax.dynamic_slice_in_dim(x, np.int32(1), 1, axis=1), x[:, 1:2])
+
+
+def test_batches_of_updates_have_the_weak_type_of_the_operand():
+    weak, strong = jnp.full((2, 3), 0.5), jnp.ones((2, 2))
+    write = jaxlite.vmap(lambda x, y: lax.dynamic_update_slice(x, y, (1,)))
+    assert write(weak, strong).weak_type and not write(jnp.ones((2, 3)), jnp.full((2, 2), 0.5)).weak_type
+    np.testing.assert_array_equal(write(weak, strong), [[0.5, 1, 1]] * 2)

@@ -645,6 +645,7 @@ def test_what_is_no_device(wrong):
     for make in (lambda: jnp.asarray(2.5, device=wrong), lambda: jnp.array(jnp.ones(3), device=wrong),
                  lambda: jnp.zeros(3, device=wrong), lambda: jnp.linspace(0, 1, 3, device=wrong),
                  lambda: jax.jit(lambda x: jnp.asarray(x, device=wrong))(1.0),
+                 lambda: jax.jit(lambda: jnp.asarray([1, 2.5], device=wrong))(),
                  lambda: jax.dlpack.from_dlpack(np.arange(3.0), device=wrong)):
         with pytest.raises(ValueError, match="only accepts"):
             make()

@@ -529,7 +529,7 @@ def test_the_derivative_of_a_determinant_uses_its_factors_again(rng):
 
 A, T, V, C = np.eye(3, dtype=f32), np.ones((4, 3), f32), np.ones(3, f32), np.eye(3, dtype=np.complex64)
 ERRORS = [
-    (lambda: lax_linalg.cholesky(V), TypeError, r"rank at least 2, but got shape=\(3,\)"),
+    (lambda: lax_linalg.cholesky(V), ValueError, r"cholesky must have shape \[..., n, n\], got shape \(3,\)"),
     (lambda: lax_linalg.cholesky(T), ValueError, r"square matrix. Got shape \(4, 3\)"),
     (lambda: lax_linalg.eig(T), ValueError, "square"),
     (lambda: lax_linalg.eig(A.astype(np.int32)), TypeError, "does not accept dtype int32"),

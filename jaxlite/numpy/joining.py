@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,13 +56,12 @@ def _concatenate(*parts, axis: int | None, dtype: Any):
 
 
 @api
-def _concatenate_rows(a, *, axis: int | None, dtype: Any, row: tuple[int, ...] | None = None):
-    """The rows of one array, in a shape that each gets first, joined: it is turned, not taken apart."""
+def _concatenate_rows(a, *, axis: int | None, dtype: Any, added: tuple[int, ...] = ()):
+    """The rows of one array, with axes that are added to each first, joined: it is turned, not taken apart."""
     (a,) = promoted((a,), dtype)
     if axis is None:
         return shaping.reshape(a, (aval_of(a).size,))
-    if row is not None:
-        a = shaping.reshape(a, (aval_of(a).shape[0], *row))
+    a = shaping.expand_dims(a, [1 + place for place in added])
     shape = aval_of(a).shape
     rest, axis = shape[1:], shaping.canonical_axis(axis, len(shape) - 1)
     return shaping.reshape(_rows_along(a, axis), (*rest[:axis], shape[0] * rest[axis], *rest[axis + 1:]))
@@ -127,26 +125,17 @@ def stack(arrays, axis: int = 0, out: None = None, dtype=None):
     return _stack(*_parts("stack", arrays), axis=axis, dtype=_checked_dtype(dtype, "stack"))
 
 
-def _raised(shape: tuple[int, ...], least: int) -> tuple[int, ...]:
-    """A shape of at least so many axes: new ones are in front, and behind as well to make three of one or two."""
-    if least == 3 and len(shape) in (1, 2):
-        return (*(1,) * (2 - len(shape)), *shape, 1)
-    return (*(1,) * (least - len(shape)), *shape)
+def _added(rank: int, least: int) -> tuple[int, ...]:
+    """The axes to add to so many to have at least some: in front, and behind as well to make three of one or two."""
+    if least == 3 and rank in (1, 2):
+        return (0, 2) if rank == 1 else (2,)
+    return tuple(range(least - rank))
 
 
 @api
 def _stack_along(*parts, least: int, axis: int, dtype: Any):
     """Join along an axis after raising each part to at least so many axes."""
-    values = []
-    for part in promoted(parts, dtype):
-        rank = aval_of(part).ndim
-        if least == 3 and rank == 2:
-            part = shaping.expand_dims(part, (2,))
-        elif least == 3 and rank == 1:
-            part = shaping.expand_dims(part, (0, 2))
-        elif rank < least:
-            part = shaping.broadcast_to_rank(part, least)
-        values.append(part)
+    values = [shaping.expand_dims(part, _added(aval_of(part).ndim, least)) for part in promoted(parts, dtype)]
     if least == 1 and aval_of(values[0]).ndim == 1:
         axis = 0
     return shaping.concatenate(values, axis)
@@ -156,7 +145,7 @@ def _stack_along(*parts, least: int, axis: int, dtype: Any):
 def vstack(tup, dtype=None):
     """Rows on top of each other: joined along axis 0; vectors are rows."""
     if _has_rows(tup, 1):
-        return _concatenate_rows(tup, axis=0, dtype=_checked_dtype(dtype, "vstack"), row=_raised(tup.shape[1:], 2))
+        return _concatenate_rows(tup, axis=0, dtype=_checked_dtype(dtype, "vstack"), added=_added(tup.ndim - 1, 2))
     return _stack_along(*_parts("vstack", tup), least=2, axis=0, dtype=_checked_dtype(dtype, "vstack"))
 
 
@@ -172,27 +161,21 @@ def hstack(tup, dtype=None):
 def dstack(tup, dtype=None):
     """In depth: joined along axis 2."""
     if _has_rows(tup, 1):
-        return _concatenate_rows(tup, axis=2, dtype=_checked_dtype(dtype, "dstack"), row=_raised(tup.shape[1:], 3))
+        return _concatenate_rows(tup, axis=2, dtype=_checked_dtype(dtype, "dstack"), added=_added(tup.ndim - 1, 3))
     return _stack_along(*_parts("dstack", tup), least=3, axis=2, dtype=_checked_dtype(dtype, "dstack"))
 
 
 @api
 def _column_stack(*parts):
-    values = []
-    for value in promoted(parts):
-        rank = aval_of(value).ndim
-        if rank < 2:
-            value = shaping.reshape(value, (aval_of(value).size, 1))
-        values.append(value)
-    return shaping.concatenate(values, 1)
+    values = promoted(parts)
+    return shaping.concatenate([shaping.expand_dims(value, range(aval_of(value).ndim, 2)) for value in values], 1)
 
 
 @boundary
 def column_stack(tup):
     """Vectors as the columns of a matrix; matrices are joined as they are."""
     if _has_rows(tup, 1):
-        row = tup.shape[1:]
-        return _concatenate_rows(tup, axis=1, dtype=None, row=row if len(row) > 1 else (math.prod(row), 1))
+        return _concatenate_rows(tup, axis=1, dtype=None, added=tuple(range(tup.ndim - 1, 2)))
     return _column_stack(*_parts("column_stack", tup))
 
 

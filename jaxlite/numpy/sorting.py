@@ -241,12 +241,12 @@ def top_k(a, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: bool =
 
 @api
 def _top_k(a, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
-    if not largest:  # what is the larger the earlier it comes in ascending order
-        turn = elementwise.bitwise_not if dtypes.kind(a.dtype) in "iub" else elementwise.neg
-        values, positions = lax.top_k(turn(a), k, axis=axis)
-        return turn(values), positions
-    values, positions = lax.top_k(a, k, axis=axis)
-    return values, positions
+    if largest:
+        values, positions = lax.top_k(a, k, axis=axis)
+        return values, positions
+    turn = elementwise.bitwise_not if dtypes.kind(a.dtype) in "iub" else elementwise.neg
+    values, positions = lax.top_k(turn(a), k, axis=axis)  # the larger, the earlier in ascending order
+    return turn(values), positions
 
 
 @api

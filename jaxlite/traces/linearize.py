@@ -16,7 +16,18 @@ from jaxlite.compilation.dispatch import jit_p, opened
 from jaxlite.core import errors
 from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Remembering, Var, derived, eval_jaxpr, subjaxprs
+from jaxlite.core.jaxpr import (
+    ClosedJaxpr,
+    DebugInfo,
+    Jaxpr,
+    JaxprEqn,
+    Remembering,
+    Var,
+    derived,
+    eval_jaxpr,
+    once_for_each,
+    subjaxprs,
+)
 from jaxlite.core.staging import StagedTracer, StagingTrace, check_leaks, hoist_consts
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import aval_of
@@ -65,6 +76,7 @@ def _has_user_rule(eqn: JaxprEqn) -> bool:
     return eqn.primitive.function_of_call is not None or eqn.primitive.has_foreign_jvp
 
 
+@once_for_each
 def _runs_user_rules(jaxpr: Jaxpr) -> bool:
     return any(map(_has_user_rule, jaxpr.eqns)) or any(map(_runs_user_rules, subjaxprs(jaxpr)))
 

@@ -11,7 +11,8 @@ smaller arrays are joined to longer ones.
 
 A row that is read with its elements shifted by a few, padded or rotated, is a loop whose first and last turns differ. LLVM
 vectorizes it if it may unroll twice its code (it peels off these turns), which takes a higher limit: SHIFTED_LOOPS. Where a
-line is shifted, and what is computed of it again, in one kernel, this code is long, and XLA's limit is needed.
+line is shifted, and what is computed of it again, in one kernel, or more than an exponential is computed of what is padded,
+this code is long, and XLA's limit is needed.
 
 SHORT_LOOPS does not do for costly functions in rows of 2 to 7 elements, and in some longer ones, which are too much code for
 this limit, for a sine of a short row that is computed again for each of many rows (LLVM sees that if it unrolls the row as a

@@ -12,7 +12,7 @@ import numpy as np
 from jaxlite.core import dtypes
 from jaxlite.core.array import make_array
 from jaxlite.core.effects import check_harmless
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, derived, eval_jaxpr, subjaxprs
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, derived, eval_jaxpr, once_for_each, subjaxprs
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tree import tree_unflatten
 from jaxlite.core.values import aval_of
@@ -266,6 +266,7 @@ def _cond_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
 _FACTORIZATIONS = frozenset(("eig", "eigh", "geqrf", "hessenberg", "qr", "schur", "svd"))
 
 
+@once_for_each
 def _factors(jaxpr: Jaxpr) -> bool:
     """Whether it contains a factorization that takes much longer than a solve."""
     return any(eqn.primitive.name in _FACTORIZATIONS for eqn in jaxpr.eqns) or any(map(_factors, subjaxprs(jaxpr)))

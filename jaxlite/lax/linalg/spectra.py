@@ -126,9 +126,10 @@ def eigh(x, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalu
     Returns: (v, w): orthonormal columns (..., n, n), real values (..., n).
     """
     check_choice("eigh", "implementation", implementation, EighImplementation)
-    check_matrices("eigh", aval_of(x).shape)
     if symmetrize_input:
         x = symmetrized("eigh", x)
+    else:
+        check_matrices("eigh", aval_of(x).shape)
     vectors, values = eigh_p.bind(x, lower=bool(lower), sort_eigenvalues=bool(sort_eigenvalues),
                                   subset_by_index=pair("eigh", subset_by_index), algorithm=implementation)
     return vectors, values

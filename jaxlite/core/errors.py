@@ -13,7 +13,18 @@ class JaxprTypeError(TypeError):
     """A jaxpr that is not well formed or not well typed; raised by `check_jaxpr`."""
 
 
-class JaxprSyntaxError(ValueError):
+def _from_pickle(kind: type[Exception], args: tuple[Any, ...]) -> Exception:
+    return kind.__new__(kind, *args)
+
+
+class _KeepsMessage(Exception):
+    """An error that is made of other things than its message, of which a copy or a pickle has the message alone."""
+
+    def __reduce__(self) -> Any:
+        return _from_pickle, (type(self), self.args), self.__dict__
+
+
+class JaxprSyntaxError(_KeepsMessage, ValueError):
     """A text that is not a jaxpr, or an ill-typed one; raised by `parse_jaxpr`.
 
     Attributes: `line` and `column`, from 1 on.
@@ -24,11 +35,11 @@ class JaxprSyntaxError(ValueError):
         self.line, self.column = line, column
 
 
-class JAXTypeError(TypeError):
+class JAXTypeError(_KeepsMessage, TypeError):
     """The base of the errors about traced values that are TypeErrors."""
 
 
-class JAXIndexError(IndexError):
+class JAXIndexError(_KeepsMessage, IndexError):
     """The base of the errors about traced values that are IndexErrors."""
 
 

@@ -669,11 +669,14 @@ def empty(shape, dtype, *, out_sharding=None):
 
 
 @boundary
-def as_filling(name: str, value, dtype):
-    """A fill value for arrays of a dtype. Raises: TypeError for Python's complex numbers, if the dtype is real."""
+def as_filling(name: str, value, dtype, wrap: bool = True):
+    """A fill value for arrays of a dtype; of wide Python ints that do not fit, with `wrap`, the bits that do.
+
+    Raises: TypeError for Python's complex numbers, if the dtype is real.
+    """
     if type(value) is builtins.complex and dtypes.kind(dtype) in "iuf":
         raise TypeError(f"{name}: a real number is needed for the dtype {dtype}, not the 'complex' number {value}")
-    return fitted(value, dtype)
+    return fitted(value, dtype, wrap)
 
 
 def full(shape, fill_value, dtype=None, *, sharding=None):

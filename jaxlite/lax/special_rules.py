@@ -53,7 +53,7 @@ def_jvp(s.digamma_p, lambda g, ans, x: e.mul(g, s.polygamma(factor(1, x), x)))
 def_jvp(s.polygamma_p, refuse("polygamma gradient with respect to m is not supported"),
         lambda g, ans, m, x: e.mul(stretch(g, ans), s.polygamma(e.add(m, const(1, m)), x)))
 def_jvp(s.zeta_p, refuse("Differentiation rule for 'zeta' not implemented with respect to x", NotImplementedError),
-        lambda g, ans, x, q: e.mul(stretch(g, ans), e.mul(e.neg(x), s.zeta(e.add(x, const(1, x)), q))))
+        lambda g, ans, x, q: e.mul(stretch(g, ans), e.mul(e.neg(x), s.zeta(e.add(x, const(1, x, strong=True)), q))))
 
 
 # --- Bessel ------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
-from jaxlite.core import dtypes
+from jaxlite.core import dtypes, source
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
@@ -130,14 +131,22 @@ def standardize(x, axis: Any = -1, mean=None, variance=None, epsilon=1e-5, where
     return (x - as_array(mean)) * lax.rsqrt(variance + epsilon)
 
 
-@api
+@boundary
 def one_hot(x, num_classes: int, *, dtype: Any = None, axis: int | Hashable = -1, out_sharding: Any = None):
     """Vectors that are 1 at the class that `x` names, and 0 elsewhere (everywhere, for classes out of range).
 
     Args:
       axis: where the classes are in the result; or the name of an axis that `vmap` binds, which has one class at each place.
+    Warns: DeprecationWarning for classes that are not integers.
     """
     x = jnp.asarray(x)
+    if dtypes.kind(x.dtype) in "fc":
+        source.warn(f"one_hot: x should have an integer dtype, but has {x.dtype}; use x.astype(int)", DeprecationWarning)
+    return _one_hot(x, num_classes, dtype, axis, out_sharding)
+
+
+@api
+def _one_hot(x, num_classes: int, dtype: Any, axis: int | Hashable, out_sharding: Any):
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "one_hot")
     if isinstance(num_classes, Tracer):
         raise ConcretizationTypeError(num_classes, "The number of classes of one_hot is part of a shape.")

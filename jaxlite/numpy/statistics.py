@@ -607,7 +607,7 @@ def _histogram(a, edges, range, weights, count: int | None, density: bool) -> tu
     size = edges.size
     counts = lax.slice_in_dim(_bincount(_bin(a, edges), weights, length=size), 1, size)
     if density:
-        counts = counts / _widths(edges) / reductions.sum(counts)
+        counts = counts / shaping.convert(_widths(edges), wide, False) / reductions.sum(counts)
     return shaping.convert(counts, counted, False), edges
 
 

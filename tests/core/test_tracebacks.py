@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import traceback
 import types
 from collections.abc import Callable
@@ -230,3 +232,12 @@ def test_functions_are_intercepted_under_all_their_names():
         alias.__code__ = code
         del alias.__globals__["_replaced"]
     assert float(alias(np.ones(3), np.ones(3), numbers)) == 3 and calls == [3]
+
+
+@pytest.mark.parametrize("use", [bool, int, range, float, np.asarray, lambda x: jnp.arange(3)[x > jnp.arange(3)]])
+def test_errors_about_traced_values_are_copied_and_pickled(use) -> None:
+    with pytest.raises((TypeError, IndexError)) as found:
+        jaxlite.jit(lambda x: use(x))(1)
+    error = found.value
+    for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(same) is type(error) and str(same) == str(error) and same.args == error.args

@@ -16,6 +16,7 @@ from jaxlite.lax import linalg as lax_linalg
 from jaxlite.lax.linalg import factors, solvers
 from jaxlite.numpy import linalg
 from lowering.module import LoweringError
+from lowering.xla import VERSION
 
 f32 = np.dtype(np.float32)
 DTYPES = [np.dtype(name) for name in ("float32", "float64", "complex64", "complex128")]
@@ -560,7 +561,10 @@ ERRORS = [
     (lambda: lax_linalg.svd(A, algorithm=lax_linalg.SvdAlgorithm.JACOBI), NotImplementedError, "JACOBI"),
     (lambda: lax_linalg.svd(A, algorithm="QR"), TypeError, "SvdAlgorithm.QR"),
     (lambda: lax_linalg.eigh(A, implementation=lax_linalg.EighImplementation.QDWH), NotImplementedError, "QDWH"),
-    (lambda: lax_linalg.qr(A.astype(np.float16)), NotImplementedError, "float16"),
+    # As JAX of the same jaxlib: while tracing, or while lowering.
+    *[(lambda f=f: f(A.astype(jnp.bfloat16)), TypeError if VERSION >= (0, 12) else NotImplementedError, "bfloat16")
+      for f in (lax_linalg.cholesky, lax_linalg.qr, lax_linalg.lu, lax_linalg.svd, lax_linalg.eig, lax_linalg.eigh,
+                lax_linalg.schur, lax_linalg.hessenberg, linalg.inv, linalg.pinv)],
     (lambda: linalg.cholesky([[1.0]]), TypeError, "got <class 'list'>"),
     (lambda: linalg.cholesky(T), ValueError, r"\(4, 3\)"),
     (lambda: linalg.cond(V), ValueError, "at least 2D"),

@@ -210,6 +210,10 @@ def test_one_hot():
     near(nn.one_hot(np.array(1), 3), [0, 1, 0])
     near(nn.one_hot([0, 2, 5, -1], 3), expected)
     assert nn.one_hot(np.zeros((2, 0), int), 3).shape == (2, 0, 3)
+    for _ in range(2):  # every time
+        with pytest.warns(DeprecationWarning, match="has float32") as found:
+            near(nn.one_hot(jnp.array([0.0, 2.0, 0.5]), 3), [[1, 0, 0], [0, 0, 1], [0, 0, 0]])
+        assert found[0].filename == __file__
 
 
 # --- attention ---------------------------------------------------------------------------------------

@@ -74,6 +74,12 @@ def test_quantiles_of_floats_of_8_bits():
         assert jnp.quantile(each, fractions, axis=1).astype(float).tolist() == [[-1, -4], [0.5, 1]]
 
 
+def test_densities_of_floats_of_8_bits():
+    density, edges = jnp.histogram(jnp.arange(3).astype(ml_dtypes.float8_e5m2), density=True, bins=3)
+    assert density.dtype == edges.dtype == ml_dtypes.float8_e5m2
+    np.testing.assert_allclose(density.astype(float), [0.5, 0.5, 0.5], rtol=0.15)
+
+
 def test_nearest_quantile_rounds_halves_down():
     got = jnp.quantile(WEIGHTS, np.array([0, 0.125, 0.375, 0.5, 0.625, 1]), method="nearest")
     assert got.tolist() == [1, 1, 2, 2, 3, 4]

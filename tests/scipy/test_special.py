@@ -313,6 +313,13 @@ def test_zeta_is_differentiable_in_both_arguments():
 
     with jaxlite.enable_x64(True):
         check_grads(special.zeta, (np.array([1.5, 2.0, 9.0]), np.array([0.3, 1.0, 20.0])), order=2, rtol=1e-4)
+    assert np.isnan(special.zeta(0.5, 2.0)) and np.isnan(jaxlite.grad(special.zeta)(0.5, 2.0))  # there is no sum
+
+
+def test_box_cox_of_complex_numbers():
+    z, power = np.array([1j, 2 - 1j, 0.5 + 0.1j], np.complex64), np.complex64(1.5 + 0.5j)
+    np.testing.assert_allclose(special.boxcox(z, power), (z**power - 1) / power, rtol=1e-4)
+    np.testing.assert_allclose(special.boxcox1p(z, 0.0), np.log1p(z), rtol=1e-5)
 
 
 def test_loggamma_of_complex_numbers(x64):

@@ -201,3 +201,17 @@ def test_a_von_mises_distribution_without_concentration_is_uniform():
     x = np.array([-3.0, 0.0, 1.0])
     np.testing.assert_allclose(stats.vonmises.pdf(x, 0.0), oracle.vonmises.pdf(x, 0.0), rtol=1e-6)
     assert np.isnan(stats.vonmises.pdf(0.0, -1.0))
+
+
+def test_complex_numbers_where_the_formula_has_them():
+    q = np.array([0.3 + 0.2j, 0.5j], np.complex64)
+    np.testing.assert_allclose(stats.expon.ppf(q), -np.log(1 - q), rtol=1e-5)
+    np.testing.assert_allclose(stats.pareto.ppf(q, 2.0), (1 - q) ** -0.5, rtol=1e-5)
+    error = stats.sem(q)
+    assert error.dtype == np.complex64
+    np.testing.assert_allclose(error, np.std(q, ddof=1) / np.sqrt(2), rtol=1e-5)
+    cov = np.array([[2, 0.5], [0.5, 1]], np.float32)
+    expected = -q @ np.linalg.inv(cov) @ q / 2 - np.log(2 * np.pi) - np.log(np.linalg.det(cov)) / 2
+    np.testing.assert_allclose(stats.multivariate_normal.logpdf(q, np.zeros(2), cov), expected, rtol=1e-5)
+    codes, distances = jaxlite.scipy.cluster.vq.vq(np.array([[1j], [3]]), np.array([[1 + 1j], [3 + 1j]]))
+    assert codes.tolist() == [0, 1] and distances.tolist() == [1, 1]

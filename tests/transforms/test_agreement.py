@@ -328,6 +328,19 @@ def test_gradients_of_weakly_typed_arrays_through_zeros_and_shares() -> None:
         assert jax.jvp(function, (0.5,), (1.0,))[1].weak_type is not strong
 
 
+def test_tangents_that_have_a_dtype_of_their_own() -> None:
+    special = jax.scipy.special
+    for function in (lambda x: 2 ** x, lambda x: special.xlogy(x, 2.0), lambda x: special.xlog1py(2.0, x),
+                     lambda x: special.zeta(2.0, x)):
+        value, tangent = jax.jvp(function, (0.5,), (1.0,))
+        assert value.weak_type and not tangent.weak_type
+        assert not jax.linearize(function, 0.5)[1](1.0).weak_type and jax.grad(function)(0.5).weak_type
+    half = lambda b: lax.custom_linear_solve(lambda x: 2 * x, b, lambda _, b: b / 2, symmetric=True)
+    for tangent in (1.0, jnp.float32(1)):
+        assert jax.jvp(half, (0.5,), (tangent,))[1].weak_type is isinstance(tangent, float)
+    assert jax.jvp(lambda a: special.betaln(a, a), (0.5,), (1.0,))[1].weak_type
+
+
 @pytest.mark.parametrize("transform, error", [(jax.grad, TypeError), (jax.jacfwd, ValueError), (jax.jacrev, ValueError)])
 def test_arguments_that_are_not_there_to_differentiate(transform, error):
     with pytest.raises(error, match="at least 4 positional arguments"):

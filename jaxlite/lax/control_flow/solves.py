@@ -37,11 +37,23 @@ def parts(args: Sequence[Any], const_lengths: Sequence[int]) -> list[list[Any]]:
 
 _SOLVE = 1  # the position of the solver among the jaxprs of both
 
-for _p in (linear_solve_p, root_p):
 
-    @_p.def_effectful_abstract_eval
-    def _solver_avals(*avals, jaxprs: tuple[ClosedJaxpr, ...], const_lengths: tuple[int, ...]):
-        return jaxprs[_SOLVE].out_avals, frozenset().union(no_effects, *(jaxpr.effects for jaxpr in jaxprs))
+def _effects(jaxprs: tuple[ClosedJaxpr, ...]) -> frozenset[Any]:
+    return frozenset().union(no_effects, *(jaxpr.effects for jaxpr in jaxprs))
+
+
+@linear_solve_p.def_effectful_abstract_eval
+def _linear_solve_avals(*avals, jaxprs: tuple[ClosedJaxpr, ...], const_lengths: tuple[int, ...]):
+    # The tangent that is solved for may be strongly typed where the solver was traced with weakly typed values.
+    sides, outs = avals[sum(const_lengths):], jaxprs[_SOLVE].out_avals
+    typed = [out.update(weak_type=side.weak_type) if out.dtype == side.dtype else out
+             for out, side in zip(outs, sides, strict=False)]
+    return [*typed, *outs[len(sides):]], _effects(jaxprs)
+
+
+@root_p.def_effectful_abstract_eval
+def _root_avals(*avals, jaxprs: tuple[ClosedJaxpr, ...], const_lengths: tuple[int, ...]):
+    return jaxprs[_SOLVE].out_avals, _effects(jaxprs)
 
 
 class _Function:

@@ -18,12 +18,23 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, shaping
 from jaxlite.lax.elementwise import INEXACT, require_kind
 from jaxlite.traces.eager import eager_trace
+from lowering.xla import VERSION
+
+_WIDE = {"f": "float32, float64", "c": "complex64, complex128"}
 
 
-def check(name: str, avals: tuple[Any, ...], ranks: Ints, accepted: str = INEXACT) -> Ints:
-    """Check kinds, dtypes, and that operand i has ranks[i] axes after leading axes common to all; gives those."""
+def check_dtype(name: str, aval, accepted: str = INEXACT, position: int = 0, narrow: bool = False) -> None:
+    """Refuse dtypes of other kinds than accepted, and floats of 16 bits and less unless `narrow` ones have a routine."""
+    require_kind(name, aval, accepted, position)
+    if aval.dtype.itemsize < 4 and not narrow and VERSION >= (0, 12):  # as JAX of the same jaxlib: before, lowering says so
+        raise TypeError(f"{name} does not accept dtype {aval.dtype} at position {position}. Accepted dtypes at position "
+                        f"{position} are subtypes of {', '.join(map(_WIDE.__getitem__, accepted))}. Convert the operand first.")
+
+
+def check(name: str, avals: tuple[Any, ...], ranks: Ints, accepted: str = INEXACT, narrow: bool = False) -> Ints:
+    """Check dtypes, and that operand i has ranks[i] axes after leading axes common to all; gives those."""
     for position, (aval, rank) in enumerate(zip(avals, ranks, strict=True)):
-        require_kind(name, aval, accepted, position)
+        check_dtype(name, aval, accepted, position, narrow)
         if aval.ndim < rank:
             raise TypeError(f"Input {position} to {name} must have rank at least {rank}, but got shape={aval.shape}")
     if any(aval.dtype != avals[0].dtype for aval in avals):

@@ -28,7 +28,7 @@ triangular_solve_p = Primitive("triangular_solve")
 @typed(triangular_solve_p)
 def _triangular_solve_aval(a, b, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
                            unit_diagonal: bool) -> ShapedArray:
-    check("triangular_solve", (a, b), (2, 2))
+    check("triangular_solve", (a, b), (2, 2), narrow=True)
     check_square("triangular_solve", a.shape, "first input")
     if b.shape[-2 if left_side else -1] != a.shape[-1]:
         raise ValueError(f"Incompatible shapes for arguments to triangular_solve: {a.shape} and {b.shape}.")

@@ -16,13 +16,13 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, reductions, shaping, slicing
 from jaxlite.lax.control_flow import while_loop
 from jaxlite.lax.dot import Precision, dot_general
-from jaxlite.lax.elementwise import INEXACT, require_kind
 from jaxlite.lax.linalg.factors import cholesky, qr
 from jaxlite.lax.linalg.pieces import (
     adjoint,
     at_once,
     check,
     check_choice,
+    check_dtype,
     check_matrices,
     check_square,
     complex_dtype,
@@ -215,7 +215,7 @@ def qdwh(x, *, is_hermitian: bool = False, max_iterations: int | None = None, ep
     Raises: ValueError unless x is a matrix with at least as many rows as columns, or max_iterations is below 1.
     """
     aval = aval_of(x)
-    require_kind("qdwh", aval, INEXACT)
+    check_dtype("qdwh", aval)
     if aval.ndim != 2 or aval.shape[0] < aval.shape[1]:
         raise ValueError(f"qdwh needs a matrix with at least as many rows as columns, got shape {aval.shape}")
     limit = 10 if max_iterations is None else int(max_iterations)

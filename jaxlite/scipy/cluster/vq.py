@@ -24,7 +24,7 @@ def vq(obs, code_book, check_finite: bool = True) -> tuple[Any, Any]:
       check_finite: has no effect.
     Returns: the positions of the codes, int32 (n,), and how far they are, (n,).
     """
-    obs, codes = floats("vq", obs, code_book)
+    obs, codes = floats("vq", obs, code_book, complex=True)
     shapes = aval_of(obs).shape, aval_of(codes).shape
     if len(shapes[0]) != len(shapes[1]):
         raise ValueError(f"Observation and code_book should have the same rank. Got shapes {shapes[0]} and {shapes[1]}")

@@ -7,7 +7,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import check_arrays, float_api, promote_inexact, strong_arrays, strong_formula
-from jaxlite.scipy.arguments import floats, polynomial
+from jaxlite.scipy.arguments import floats, polynomial, strongly_typed
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
@@ -16,7 +16,7 @@ def _xlogy(x, y):
     return jnp.where((x == 0) & ~jnp.isnan(y), 0, x * jnp.log(y))
 
 
-_xlogy.defjvps(lambda t, out, x, y: t * jnp.log(y), lambda t, out, x, y: t * (x / y))
+_xlogy.defjvps(lambda t, out, x, y: strongly_typed(t * jnp.log(y)), lambda t, out, x, y: strongly_typed(t * (x / y)))
 
 
 @float_api
@@ -36,7 +36,8 @@ def _xlog1py(x, y):
     return jnp.where((x == 0) & ~jnp.isnan(y), 0, x * jnp.log1p(y))
 
 
-_xlog1py.defjvps(lambda t, out, x, y: t * jnp.log1p(y), lambda t, out, x, y: t * (x / (1 + y)))
+_xlog1py.defjvps(lambda t, out, x, y: strongly_typed(t * jnp.log1p(y)),
+                 lambda t, out, x, y: strongly_typed(t * (x / (1 + y))))
 
 
 @float_api
@@ -118,12 +119,12 @@ def _power_transformed(log, power):
 @float_api
 def boxcox(x, lmbda):
     """(x^lmbda - 1) / lmbda, and log(x) for lmbda = 0; x >= 0."""
-    x, lmbda = floats("boxcox", x, lmbda)
+    x, lmbda = floats("boxcox", x, lmbda, complex=True)
     return _power_transformed(jnp.log(x), lmbda)
 
 
 @float_api
 def boxcox1p(x, lmbda):
     """`boxcox(1 + x, lmbda)`, accurate for small x."""
-    x, lmbda = floats("boxcox1p", x, lmbda)
+    x, lmbda = floats("boxcox1p", x, lmbda, complex=True)
     return _power_transformed(jnp.log1p(x), lmbda)

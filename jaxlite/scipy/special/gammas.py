@@ -16,7 +16,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import as_array, broadcasts_inside, check_arrays, float_api, is_complex
-from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
+from jaxlite.scipy.arguments import floats, in_working_precision, polynomial, strongly_typed
 from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
 from jaxlite.transforms.derivatives import jvp
 
@@ -151,7 +151,8 @@ def _stirling_rest(z):
 @in_working_precision
 def betaln(a, b):
     """The logarithm of the absolute value of the beta function, gamma(a) gamma(b) / gamma(a + b)."""
-    a, b = jnp.minimum(a, b), jnp.maximum(a, b)
+    is_first = a < b
+    a, b = jnp.where(is_first, a, b), jnp.where(is_first, b, a)
     of_a = lax.lgamma(a)
     plain = of_a + (lax.lgamma(b) - lax.lgamma(a + b))
     # Logarithms of large gamma functions cancel: their leading terms are combined before they are computed.
@@ -241,10 +242,11 @@ def _hurwitz_jvp(primals, tangents):
     out = _hurwitz(x, q)
     change = jnp.zeros_like(out)
     if type(dx) is not SymbolicZero:
-        change = change + jvp(lambda x: _zeta_sum(x, q), (x,), (dx,))[1]
+        slope = jvp(lambda x: _zeta_sum(x, q), (x,), (dx,))[1]
+        change = change + slope * jnp.where(x < 1, jnp.nan, 1)  # where there is no sum
     if type(dq) is not SymbolicZero:
         change = change - dq * x * _hurwitz(x + 1, q)
-    return out, change
+    return out, strongly_typed(change)
 
 
 _hurwitz.defjvp(_hurwitz_jvp, symbolic_zeros=True)

@@ -54,5 +54,5 @@ def logsf(x, loc=0, scale=1):
 @float_api
 def ppf(q, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
-    q, loc, scale = floats("expon.ppf", q, loc, scale)
+    q, loc, scale = floats("expon.ppf", q, loc, scale, complex=True)
     return jnp.where((q < 0) | (q > 1), jnp.nan, loc - scale * jnp.log1p(-q))

@@ -16,7 +16,7 @@ __dir__ = lambda: __all__
 
 @float_api
 def _logpdf(x, mean, cov):
-    x, mean, cov = floats("multivariate_normal.logpdf", x, mean, cov)
+    x, mean, cov = floats("multivariate_normal.logpdf", x, mean, cov, complex=True)
     if not mean.ndim:
         if cov.ndim:
             raise ValueError(f"multivariate_normal: a mean of shape () needs a cov of shape (), got {cov.shape}")

@@ -64,5 +64,5 @@ def logcdf(x, b, loc=0, scale=1):
 @strong_formula
 def ppf(q, b, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
-    q, b, loc, scale = floats("pareto.ppf", q, b, loc, scale)
+    q, b, loc, scale = floats("pareto.ppf", q, b, loc, scale, complex=True)
     return jnp.where((q < 0) | (q > 1), jnp.nan, loc + scale * jnp.exp(-jnp.log1p(-q) / b))

@@ -108,9 +108,10 @@ def sem(a, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *
     """
     if nan_policy not in ("omit", "propagate"):
         raise ValueError(f"sem: {nan_policy} is not supported; nan_policy must be 'propagate' or 'omit'")
-    a = floats("sem", a)
+    a = floats("sem", a, complex=True)
     if nan_policy == "omit":
         counts = jnp.sum(~jnp.isnan(a), axis=axis, keepdims=keepdims)
         return jnp.nanstd(a, axis=axis, ddof=ddof, keepdims=keepdims) / jnp.sqrt(counts.astype(a.dtype))
     count = a.size if axis is None else a.shape[axis]
-    return jnp.std(a, axis=axis, ddof=ddof, keepdims=keepdims) / np.sqrt(count).item()
+    error = jnp.std(a, axis=axis, ddof=ddof, keepdims=keepdims) / np.sqrt(count).item()
+    return error.astype(a.dtype) if dtypes.kind(a.dtype) == "c" else error

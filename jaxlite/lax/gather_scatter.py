@@ -377,6 +377,8 @@ def scatter_apply(operand, scatter_indices, func: Callable[[Any], Any], dimensio
         raise NotImplementedError(f"scatter_apply: an element of {dtype} is no scalar; gather, compute and scatter instead")
     scalar = shaped_array((), dtype, False)
     jaxpr, consts = trace_to_jaxpr(lambda x, y: [shaping.convert(func(x), dtype, False)], [scalar, scalar])
+    if jaxpr.out_avals[0].shape:
+        raise ValueError(f"scatter_apply: the function of one scalar gave {jaxpr.out_avals[0].str_short()}, which is no scalar")
     for const in consts:
         if isinstance(const, Tracer) or aval_of(const).shape:
             raise TypeError("scatter_apply: the function may close over concrete scalars only; it closes over "

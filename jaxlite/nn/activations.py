@@ -17,7 +17,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import ufuncs  # not through jax.numpy, whose names exporters such as jax2onnx replace
-from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, dtype_of, float_api, promote_inexact
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, dtype_of, float_api, part_of_caller, promote_inexact
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
@@ -57,6 +57,7 @@ def _relu_jvp(primals, tangents):
 
 
 @api
+@part_of_caller
 def relu(x):
     """max(x, 0). The derivative at 0 is 0."""
     check_arrays("relu", x)
@@ -71,6 +72,7 @@ def identity(x):
 
 
 @api
+@part_of_caller
 def relu6(x):
     """min(max(x, 0), 6). The derivative at 0 and 6 is 0."""
     return _relu6(_floating("relu6", x))

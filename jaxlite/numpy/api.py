@@ -52,7 +52,7 @@ def api(fun: F) -> F:
     plain: Any = fun
     while hasattr(plain, "__wrapped__"):
         plain = plain.__wrapped__
-    code = plain.__code__
+    code, is_part = plain.__code__, getattr(plain, "is_part_of_caller", False)
     positional = code.co_argcount
     if code.co_posonlyargcount == positional and not code.co_kwonlyargcount and not plain.__defaults__ \
             and positional in (1, 2):  # the operators' way: no packing of arguments
@@ -105,7 +105,9 @@ def api(fun: F) -> F:
                     args = tuple(map(low, args))
                 pinned = trace.pin_here()
                 try:
-                    return fun(*args, **kwargs) if type(trace) is StagingTrace else trace.run(fun, args, kwargs)
+                    if type(trace) is StagingTrace or is_part:
+                        return fun(*args, **kwargs)
+                    return trace.run(fun, args, kwargs)
                 finally:
                     if pinned:
                         trace.pin(None)
@@ -119,6 +121,12 @@ def api(fun: F) -> F:
     wrapper = functools.wraps(fun)(wrapper)
     wrapper.is_boundary, wrapper.__signature__ = True, signature_of(fun)
     return wrapper
+
+
+def part_of_caller(fun: F) -> F:
+    """Decorator, below `api`: no program of its own in JAX, so a strong tangent of a weakly typed argument stays strong."""
+    fun.is_part_of_caller = True  # type: ignore[attr-defined]
+    return fun
 
 
 def float_api(fun: F) -> F:

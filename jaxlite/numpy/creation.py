@@ -484,7 +484,9 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
 def _filled(name: str, fill_value, shape: Ints, dtype, weak: bool):
     if isinstance(dtype, dtypes.ExtendedDType) and not aval_of(fill_value).shape:
         return shaping.full(shape, fill_value, dtype)
-    return _full(shaping.as_filling(name, fill_value, dtype, wrap=name == "full_like"), shape, dtype, weak)
+    fill_value = shaping.as_filling(name, fill_value, dtype, wrap=name == "full_like")
+    shaping.warn_of_lost_parts(aval_of(fill_value).dtype, dtype)
+    return _full(fill_value, shape, dtype, weak)
 
 
 def _like(a, dtype, shape, is_placed: bool, name: str) -> tuple[Any, tuple[Ints, Any, bool]]:

@@ -19,7 +19,10 @@ def promoted(parts: Sequence[Any], dtype=None) -> list[Any]:
     """All parts in one dtype: the one given, or that of promotion."""
     if dtype is None:
         return promote_dtypes(*map(as_array, parts))
-    return [shaping.convert(as_array(part), dtype, False) for part in parts]
+    arrays = [as_array(part) for part in parts]
+    for array in arrays:
+        shaping.warn_of_lost_parts(aval_of(array).dtype, dtype)
+    return [shaping.convert(array, dtype, False) for array in arrays]
 
 
 def _parts(name: str, arrays) -> tuple[Any, ...]:

@@ -37,6 +37,7 @@ from jaxlite.numpy.api import (
     each_axis,
     is_array_like,
     low,
+    part_of_caller,
     scalar,
 )
 from jaxlite.numpy.creation import shape_of
@@ -205,6 +206,7 @@ def squeeze(a, axis: int | Sequence[int] | None = None):
 
 
 @api
+@part_of_caller
 def expand_dims(a, axis: int | Sequence[int]):
     """With new axes of size 1 at these positions of the result."""
     a, axis = as_arrays("expand_dims", a), _static_axes(axis)
@@ -212,6 +214,7 @@ def expand_dims(a, axis: int | Sequence[int]):
 
 
 @api
+@part_of_caller
 def _broadcast_to(array, shape: Ints, out_sharding: Any = None):
     array = as_arrays("broadcast_to", array)
     old = array.shape
@@ -464,6 +467,7 @@ def unstack(x, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 @api
+@part_of_caller
 def tile(A, reps: Any):
     """Copies of an array side by side, `reps[i]` times along each axis."""
     A = as_arrays("tile", A)

@@ -258,6 +258,7 @@ def place(arr, mask, vals, *, inplace: bool = True):
     if not aval.size:
         return arr
     mask = shaping.convert(shaping.reshape(mask, (aval.size,)), bool, False)
+    shaping.warn_of_lost_parts(aval_of(vals).dtype, aval.dtype)
     vals = shaping.convert(shaping.reshape(vals, (aval_of(vals).size,)), aval.dtype, aval.weak_type)
     if vals.size == 1:
         new = shaping.broadcast_in_dim(vals, (aval.size,), (0,))

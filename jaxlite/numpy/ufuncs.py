@@ -625,14 +625,15 @@ conjugate, conj = unaries("conjugate conj", _conj, "The complex conjugate, eleme
 def angle(z, deg: builtins.bool = False):
     """The angle of complex numbers in the plane, in [-pi, pi]; in degrees if `deg`, which is static."""
     (z,) = promote("angle", z)
-    if kind_of(z) != "c":  # a strong type; as in JAX, a scalar's is the default one, whatever its precision
-        dtype = dtypes.canonicalize_dtype(float) if aval_of(z).shape == () else dtypes.to_default_inexact_dtype(dtype_of(z))
-        z = lax.convert_element_type(z, dtype)
+    if kind_of(z) != "c":  # as in JAX, a scalar's type is the default one, whatever its precision, and strong
+        aval = aval_of(z)
+        dtype = dtypes.to_default_inexact_dtype(aval.dtype) if aval.shape else dtypes.canonicalize_dtype(float)
+        z = shaping.convert(z, dtype, bool(aval.shape) and aval.dtype == dtype and aval.weak_type)
         parts = full_of(0, z), z
     else:
         parts = lax.imag(z), lax.real(z)
     result = lax.atan2(*parts)
-    return result * (180 / math.pi) if deg else result
+    return rad2deg(result) if deg else result
 
 
 # --- integers ----------------------------------------------------------------------------------------

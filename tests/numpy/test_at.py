@@ -228,6 +228,8 @@ def test_apply(index):
 def test_apply_takes_a_function():
     with pytest.raises(TypeError, match="apply takes a function of one element, got 3"):
         jnp.arange(4).at[1].apply(3)
+    with pytest.raises(ValueError, match=r"int32\[2\], which is no scalar"):
+        jnp.arange(4).at[1].apply(lambda v: jnp.stack([v, v]))
 
 
 def test_apply_keeps_the_dtype_and_drops_what_is_out_of_bounds():

@@ -145,7 +145,10 @@ def test_minimization_of_badly_scaled_and_curved_functions(method):
 @pytest.mark.parametrize("call", [
     lambda: jnp.sum(jnp.array([1 + 1j]), dtype=jnp.float32), lambda: jnp.mean(jnp.array([1 + 1j]), dtype=jnp.float32),
     lambda: jnp.cumsum(jnp.array([1 + 1j]), dtype=jnp.float32), lambda: jnp.zeros(1).at[0].add(1 + 1j),
-], ids="sum mean cumsum at".split())
+    lambda: jnp.concatenate([jnp.array([1 + 1j])], dtype=jnp.float32), lambda: jnp.full(1, jnp.array(1 + 1j), jnp.float32),
+    lambda: jnp.full_like(jnp.ones(1), jnp.array(1 + 1j)), lambda: jnp.insert(jnp.ones(0), 0, 1 + 1j),
+    lambda: jnp.place(jnp.zeros(1), jnp.array([True]), jnp.array([1 + 1j]), inplace=False),
+], ids="sum mean cumsum at concatenate full full_like insert place".split())
 def test_imaginary_parts_are_dropped_with_a_warning(call):
     with pytest.warns(np.exceptions.ComplexWarning, match="discards the imaginary part"), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of the update
@@ -157,7 +160,9 @@ def test_fill_values_fit_their_dtype():
     for fill in (lambda: jnp.full(2, 1j, jnp.float32), lambda: jnp.full_like(jnp.arange(2), 1j)):
         with pytest.raises(TypeError, match="real number.*'complex'"):
             fill()
-    assert jnp.full(1, 1j, jnp.complex64) == 1j and jnp.full(1, 1j, bool) == True  # noqa: E712
+    assert jnp.full(1, 1j, jnp.complex64) == 1j
+    with pytest.warns(np.exceptions.ComplexWarning):
+        assert jnp.full(1, 1j, bool).tolist() == [True]
 
 
 def test_arrays_without_elements():

@@ -500,6 +500,8 @@ def test_angle():
     np.testing.assert_allclose(jnp.angle(z), np.angle(z), rtol=1e-6)
     np.testing.assert_allclose(jnp.angle(z, deg=True), np.angle(z, deg=True), rtol=1e-6)
     np.testing.assert_allclose(jnp.angle(np.array([-1, 1])), [np.pi, 0], rtol=1e-6)
+    weak, turn = jnp.full(2, 0.5), jnp.full(2, 1j)
+    assert jnp.angle(weak).weak_type and not jnp.angle(0.5).weak_type and not jnp.angle(turn, deg=True).weak_type
 
 
 def test_kinds_of_objects():

@@ -207,6 +207,8 @@ def test_complex_numbers_where_the_formula_has_them():
     q = np.array([0.3 + 0.2j, 0.5j], np.complex64)
     np.testing.assert_allclose(stats.expon.ppf(q), -np.log(1 - q), rtol=1e-5)
     np.testing.assert_allclose(stats.pareto.ppf(q, 2.0), (1 - q) ** -0.5, rtol=1e-5)
+    np.testing.assert_allclose(stats.uniform.ppf(q, 1.0, 2.0), 1 + 2 * q, rtol=1e-5)
+    np.testing.assert_allclose(stats.cauchy.cdf(q), 0.5 + np.arctan(q) / np.pi, rtol=1e-5)
     error = stats.sem(q)
     assert error.dtype == np.complex64
     np.testing.assert_allclose(error, np.std(q, ddof=1) / np.sqrt(2), rtol=1e-5)

@@ -335,10 +335,15 @@ def test_tangents_that_have_a_dtype_of_their_own() -> None:
         value, tangent = jax.jvp(function, (0.5,), (1.0,))
         assert value.weak_type and not tangent.weak_type
         assert not jax.linearize(function, 0.5)[1](1.0).weak_type and jax.grad(function)(0.5).weak_type
+    for function in (jax.nn.relu, jax.nn.relu6, lambda x: jnp.tile(x, 2), lambda x: jnp.broadcast_to(x, 2),
+                     lambda x: jnp.expand_dims(x, 0)):  # no programs of their own
+        assert jax.jvp(function, (0.5,), (1.0,))[1].weak_type and not jax.jvp(function, (0.5,), (jnp.float32(1),))[1].weak_type
     half = lambda b: lax.custom_linear_solve(lambda x: 2 * x, b, lambda _, b: b / 2, symmetric=True)
     for tangent in (1.0, jnp.float32(1)):
         assert jax.jvp(half, (0.5,), (tangent,))[1].weak_type is isinstance(tangent, float)
-    assert jax.jvp(lambda a: special.betaln(a, a), (0.5,), (1.0,))[1].weak_type
+    weak = jnp.full(2, 0.5)
+    for x in (0.5, weak):
+        assert all(each.weak_type for each in jax.jvp(lambda a: special.betaln(a, a), (x,), (x,)))
 
 
 @pytest.mark.parametrize("transform, error", [(jax.grad, TypeError), (jax.jacfwd, ValueError), (jax.jacrev, ValueError)])

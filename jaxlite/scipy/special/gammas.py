@@ -144,7 +144,8 @@ _STIRLING_STEPS = {"complex64": (3, 4), "complex128": (8, 12)}
 
 
 def _stirling_rest(z):
-    return polynomial(_STIRLING, 1 / (z * z)) / z
+    value = polynomial(_STIRLING, 1 / (z * z)) / z
+    return shaping.convert(value, value.dtype, aval_of(z).weak_type)
 
 
 @float_api

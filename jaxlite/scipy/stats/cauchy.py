@@ -32,7 +32,7 @@ def pdf(x, loc=0, scale=1):
 @strong_formula
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
-    z, _ = standardized("cauchy.cdf", x, loc, scale)
+    z, _ = standardized("cauchy.cdf", x, loc, scale, complex=True)
     return _below(z)
 
 
@@ -54,7 +54,7 @@ def logcdf(x, loc=0, scale=1):
 @strong_formula
 def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
-    z, _ = standardized("cauchy.sf", x, loc, scale)
+    z, _ = standardized("cauchy.sf", x, loc, scale, complex=True)
     return _below(-z)
 
 

@@ -15,7 +15,7 @@ __dir__ = lambda: __all__
 @float_api
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
-    z, scale = standardized("uniform.logpdf", x, loc, scale)
+    z, scale = standardized("uniform.logpdf", x, loc, scale, complex=True)
     return jnp.where(((z < 0) | (z > 1)) & (scale >= 0), -jnp.inf, jnp.where(jnp.isnan(z), jnp.nan, -jnp.log(scale)))
 
 
@@ -35,5 +35,5 @@ def cdf(x, loc=0, scale=1):
 @float_api
 def ppf(q, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
-    q, loc, scale = floats("uniform.ppf", q, loc, scale)
+    q, loc, scale = floats("uniform.ppf", q, loc, scale, complex=True)
     return jnp.where((q < 0) | (q > 1), jnp.nan, loc + scale * q)

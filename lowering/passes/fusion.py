@@ -193,7 +193,7 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
     _write_repeated(values, found, in_loop)
     _write_complex(values, found)
     _write_rounded(values, found)
-    _write_searched(values, found)
+    _write_searched(values, found, in_loop)
     _write_moved(values, found)
     _write_solved(values, found)
     _write_inverses(values, found)
@@ -421,7 +421,7 @@ def _write_rounded(values: list[_Value], found: dict[Any, str]) -> None:
                     found.setdefault(operand.var, f"summed up as floats, and read ({operand.size} elements)")
 
 
-def _write_searched(values: list[_Value], found: dict[Any, str]) -> None:
+def _write_searched(values: list[_Value], found: dict[Any, str], in_loop: bool) -> None:
     """Choose what the position of an extreme is searched in, where a pass over it would compute it slowly.
 
     A search in two passes would compute and write it in each. One in pairs of number and position is not a loop of vectors,
@@ -433,7 +433,7 @@ def _write_searched(values: list[_Value], found: dict[Any, str]) -> None:
         if value.name not in ("argmax", "argmin"):
             continue
         aval, (axis,) = value.eqn.invars[0].aval, value.eqn.params["axes"]
-        in_two_passes = takes_two_passes(aval, axis)
+        in_two_passes = takes_two_passes(aval, axis, in_loop)
         for operand in value.operands:
             if operand.name not in ELEMENTWISE or not operand.operands:
                 continue

@@ -84,6 +84,7 @@ _REPEATING = 1 / 4  # operations that it takes to repeat an element
 _SHARE, _LEAST = 1 / 4, 25_000  # of all operations, from which on those in short rows count
 _PAIRED_ROW = range(9, 32)  # elements of a row that is reduced by more than one operation for each,
 _PAIR_WORK = 8  # which takes so many times as long as a sum across rows
+_ACROSS_WORK = 2.5  # the same for an element that XLA reduces across few rows, outside of loops
 _PADDED_WORK = 2.5  # what an element of a row of floats takes that is no whole number of windows
 _VECTOR, _SEARCHED_ROW = 8, range(4, SEARCHED_ROW + 1)  # elements of a row that is searched for its extreme, and computed
 _DERIVED, _DERIVED_MOST = 3, 64  # by so many operations for each; more are not counted
@@ -179,7 +180,7 @@ def _in_rows_to_unroll(step: _Step) -> float:
     is_gathered = _joins_gathered(eqn, step.row, step.values.gathers)  # of every value, as later ones ask for it
     if _searches_derived(eqn, step.values.derived):
         return (_PAIR_WORK + step.values.derived[eqn.invars[0]]) * count
-    if _reduces_pairs(eqn):
+    if _reduces_pairs(eqn, step.in_loop):
         return _PAIR_WORK * count
     if step.name == "conv_general_dilated" and step.out.dtype.name not in _CONVOLVED_BY_LIBRARY:
         kernel = eqn.invars[1].aval
@@ -188,7 +189,11 @@ def _in_rows_to_unroll(step: _Step) -> float:
         return _JOIN_WORK * step.turns * step.out.size
     if _pads_windows(eqn, step.in_loop):
         return count * (_PADDED_WORK if eqn.invars[0].aval.dtype.kind == "f" else 1)
-    is_slow = (_reduces_across_rows(eqn, step.in_loop) or _rounds_steps(eqn) or _reads_columns(eqn)
+    if _reduces_few_rows(step):
+        return count * (_ACROSS_WORK + step.values.costly.get(eqn.invars[0], 0.0))
+    if _reduces_across_rows(eqn, step.in_loop):
+        return count
+    is_slow = (_rounds_steps(eqn) or _reads_columns(eqn)
                or step.name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW
                or step.name == "cholesky" and step.row in _FACTORED_ROW)
     return count if is_slow else 0.0
@@ -439,11 +444,26 @@ def _reduces_across_rows(eqn: Any, in_loop: bool) -> bool:
     return _last_axis(shape) not in axes and any(shape[axis] > 1 for axis in axes)
 
 
+def _reduces_few_rows(step: _Step) -> bool:
+    """Whether it reduces across rows what is too little for the library, and no whole number of XLA's windows of rows.
+
+    LLVM makes vectors of columns once the loop over the rows is gone.
+    """
+    if step.in_loop or step.name not in IN_LIBRARY:
+        return False
+    (operand,) = step.eqn.invars
+    aval, axes = operand.aval, step.eqn.params["axes"]
+    few = _FEW_IN_LOOP if step.values.costly.get(operand) else _FEW
+    if not few < aval.size < LIBRARY_REDUCTION or _last_axis(aval.shape) in axes:
+        return False
+    return any(aval.shape[axis] % _REDUCED for axis in axes if aval.shape[axis] > 1)
+
+
 def _is_by_xla(eqn: Any, in_loop: bool) -> bool:
     """Whether a reduction is a loop of XLA's, into which it fuses what is reduced, and none of a library."""
     name, aval = eqn.primitive.name, eqn.invars[0].aval
-    if _is_of_library_reductions(eqn):
-        return False
+    if _is_two_reductions(eqn, in_loop):
+        return in_loop and aval.size < LIBRARY_REDUCTION
     in_library = name in IN_LIBRARY and aval.dtype.kind in "fV" and not (name == "reduce_sum" and aval.dtype == np.float16)
     return not in_library or in_loop and aval.size < LIBRARY_REDUCTION
 
@@ -502,13 +522,13 @@ def _pads_windows(eqn: Any, in_loop: bool) -> bool:
     return is_wanted and aval.shape[last] > _REDUCED and aval.shape[last] % _REDUCED > 0
 
 
-def _reduces_pairs(eqn: Any) -> bool:
+def _reduces_pairs(eqn: Any, in_loop: bool) -> bool:
     """Whether it reduces short rows by several operations for each element: values with their indices, complex products."""
     name = eqn.primitive.name
     if name not in _OF_PAIRS and name != "reduce_prod":
         return False
     aval = eqn.invars[0].aval
-    if name == "reduce_prod" and aval.dtype.kind != "c" or _is_of_library_reductions(eqn):
+    if name == "reduce_prod" and aval.dtype.kind != "c" or _is_two_reductions(eqn, in_loop):
         return False
     return _row(aval) in _PAIRED_ROW and _last_axis(aval.shape) in _reduced_axes(eqn)
 
@@ -529,13 +549,13 @@ def _rounds_steps(eqn: Any) -> bool:
     return _row(eqn.invars[0].aval) in _ROUNDED_ROW and _last_axis(eqn.invars[0].aval.shape) in eqn.params["axes"]
 
 
-def _is_of_library_reductions(eqn: Any) -> bool:
-    """Whether it is `argmax` or `argmin` of floats that is two reductions, which the library does."""
+def _is_two_reductions(eqn: Any, in_loop: bool) -> bool:
+    """Whether it is `argmax` or `argmin` of floats that is two reductions, which the library does if they are large."""
     if eqn.primitive.name not in ("argmax", "argmin") or eqn.invars[0].aval.dtype.kind not in "fV":
         return False
     from lowering.rules.reductions import takes_two_passes  # loaded with the program's own rules
 
-    return takes_two_passes(eqn.invars[0].aval, eqn.params["axes"][0])
+    return takes_two_passes(eqn.invars[0].aval, eqn.params["axes"][0], in_loop)
 
 
 def _reduced_axes(eqn: Any) -> tuple[int, ...]:

@@ -179,15 +179,18 @@ def _reduce(ctx: Any, *operands: Any, jaxpr: Any, dimensions: tuple[int, ...]) -
 
 # Up to this many elements the form in pairs wins: it compiles in half the time, and the others save little. So it does for
 # short rows, which LLVM unrolls (`lowering.passes.unrolling`). Two passes along rows write an array as large, which pays up to
-# _NEAR. Integers, which no library reduces, gain from parts that XLA reduces in one kernel.
-_SEARCHED, _PASSED, _NEAR = 1 << 15, 24, 1 << 21
+# _NEAR. Integers, which no library reduces, gain from parts that XLA reduces in one kernel. A loop searches many times: pairs
+# of floats then lose much sooner, 7 times for 24 x 24.
+_SEARCHED, _SEARCHED_IN_LOOP, _PASSED, _NEAR = 1 << 15, 1 << 8, 24, 1 << 21
 _PARTED, _PARTED_INTEGERS, _PART_OF_INTEGERS = 256, 1 << 18, 32
 
 
-def takes_two_passes(aval: Any, axis: int) -> bool:
+def takes_two_passes(aval: Any, axis: int, in_loop: bool) -> bool:
     """Whether on the CPU an index of the extreme along an axis is found by the extreme, of the whole axis or of its parts."""
-    if type(aval.size) is not int or aval.size < _SEARCHED or aval.shape[axis] < _PASSED or not _has_extremes(aval.dtype):
+    if type(aval.size) is not int or aval.shape[axis] < _PASSED or not _has_extremes(aval.dtype):
         return False
+    if aval.size < _SEARCHED:
+        return in_loop and aval.size >= _SEARCHED_IN_LOOP and aval.dtype.kind not in "iub"
     if any(extent > 1 for extent in aval.shape[axis + 1:]):
         return True
     return aval.dtype.kind not in "iub" and aval.size <= _NEAR or _part(aval, axis) > 0
@@ -221,7 +224,7 @@ def _index_of_extreme(name: str, monoid: str, direction: str) -> None:
         (aval,), out, (axis,) = ctx.avals_in, ctx.aval_out, axes
         # The index is computed as int32 for every dtype: a narrow one would wrap, and break ties wrongly.
         wide = np.dtype(np.int64 if type(size := aval.shape[axis]) is int and size > np.iinfo(np.int32).max else np.int32)
-        if ctx.platform != "cpu" or not takes_two_passes(aval, axis):
+        if ctx.platform != "cpu" or not takes_two_passes(aval, axis, ctx.in_loop):
             index = _pairs(ctx, x, iota(ctx, aval.shape, axis, wide), aval.shape, aval.dtype, axis, monoid, direction, wide)
         elif _part(aval, axis):
             index = _in_parts(ctx, x, aval, axis, monoid, direction, wide)
@@ -237,12 +240,16 @@ def iota(ctx: Any, shape: tuple[int, ...], axis: int, dtype: Any) -> Any:
 
 def _pairs(ctx: Any, x: Any, indices: Any, shape: tuple[int, ...], dtype: Any, axis: int, monoid: str, direction: str,
            wide: Any) -> Any:
-    """A reduction of (value, index) pairs: NaN wins, then the extreme, then the lower index."""
+    """A reduction of (value, index) pairs: NaN wins, then the extreme, then the lower index.
+
+    It starts at index 0, which is right where no value beats the identity, and from which XLA sees that an extreme of the same
+    array is the value of the pair.
+    """
     if dtype.name in ("int2", "uint2"):  # XLA fails on pairs with them
         dtype = np.dtype(dtype.name.replace("2", "8"))
         x = ctx.convert(x, shape, dtype)
     out = (*shape[:axis], *shape[axis + 1:])
-    operands = [x, indices, ctx.constant(identity(monoid, dtype), dtype), ctx.constant(np.iinfo(wide).max, wide)]
+    operands = [x, indices, ctx.constant(identity(monoid, dtype), dtype), ctx.constant(0, wide)]
     operation = ctx.op("stablehlo.reduce", operands, [ctx.tensor_type(out, dtype), ctx.tensor_type(out, wide)],
                        {"dimensions": ctx.i64s([axis])}, regions=1)
     types = [ctx.tensor_type((), dtype), ctx.tensor_type((), wide)]

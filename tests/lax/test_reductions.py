@@ -158,6 +158,24 @@ def test_positions_where_rows_or_parts_are_searched_first(function, oracle, shap
         np.testing.assert_array_equal(got, oracle(np.asarray(values, dtype).astype(np.float32), axis))
 
 
+@pytest.mark.parametrize("function, oracle", [(lax.argmax, np.argmax), (lax.argmin, np.argmin)])
+@pytest.mark.parametrize("dtype", [np.dtype(np.float32), np.dtype(jnp.bfloat16)], ids=str)
+def test_positions_in_a_loop(function, oracle, dtype, rng):
+    """Rows of 30 are searched in two passes there."""
+    x = rng.integers(-3, 4, (6, 30, 30)).astype(np.float32)
+    x[1, :, 4], x[2, 5], x[3] = np.inf, -np.inf, np.nan
+    x[4, 7, 9] = x[4, 3, 20] = x[4, 20, 3] = np.nan
+    x = x.astype(dtype)
+    got = lax.map(lambda m: (function(m, 0, np.int32), function(m, 1, np.uint8)), x)
+    for axis, places in enumerate(got):
+        np.testing.assert_array_equal(places, oracle(x.astype(np.float32), axis + 1))
+
+
+def test_extremes_are_found_with_their_positions():
+    text = jaxlite.jit(lambda x: (x.max(1), x.argmax(1))).lower(np.ones((300, 6), np.float32)).compile().as_text()
+    assert text.count(" reduce(") == 1
+
+
 @pytest.mark.parametrize("dtype", [np.int32, np.uint8, bool])
 def test_positions_in_large_arrays_of_integers(dtype, rng):
     x = rng.random((2, 1 << 17)) > 0.9999

@@ -78,6 +78,10 @@ def repeat(f):
     (lambda x: jnp.argmax(x + 1, axis=1), LARGE[:16000].reshape(2000, 8)),
     (lambda x: jnp.argmin(jnp.log(x) * x, axis=1), LARGE[:16000].reshape(4000, 4)),
     (repeat(lambda c: c + 0.1 * jnp.sin(c) / jnp.sum(c)), LARGE[:500]),
+    (lambda x: jnp.sum(x * x, axis=0), LARGE[:3000].reshape(100, 30)),
+    (lambda x: jnp.max(x, axis=0), LARGE[:3000].reshape(30, 100)),
+    (lambda x: jnp.tanh(x).sum(0), LARGE[:640].reshape(10, 64)),
+    (repeat(lambda c: c + jnp.argmax(c, axis=0)), LARGE[:1200].reshape(40, 30)),
 ], ids=["across rows", "columns", "across all rows", "in a branch", "integers",
         "counts", "all of each row", "products of each row", "any in a scan", "norms in a loop",
         "half precision across rows", "across rows in a scan", "one position", "function of a column", "large part",
@@ -92,7 +96,8 @@ def repeat(f):
         "joined to rows of three of much that is gathered", "costly, summed up in rows of ten in a loop",
         "costly, multiplied in rows of twenty in a loop", "costly, any in rows of thirty",
         "positions in rows of eight that are computed", "positions in rows of four of costly functions",
-        "costly, with the sum of a line in a loop"])
+        "costly, with the sum of a line in a loop", "few across rows, in part of a window", "few across thirty rows",
+        "fewer of costly functions across rows", "positions across rows in a loop"])
 def test_programs_that_gain_from_longer_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == ()
 
@@ -141,6 +146,7 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (lambda x: jnp.all((x > 0)[None], axis=0), LARGE[:6000].reshape(1000, 6)),
     (lambda x: jnp.all(x > 0, axis=1), LARGE[:64_000].reshape(1000, 64)),
     (lambda x: jnp.cross(x[INDICES], x[:1]), LARGE[:900].reshape(300, 3)),
+    (repeat(lambda c: c + jnp.argmax(c, axis=1)[:, None]), LARGE[:1200].reshape(40, 30)),
 ], ids=["rows of eight", "norms of whole windows in a loop", "norms by the library in a loop",
         "along rows", "few across rows", "the library's", "one column", "all", "positions in longer rows",
         "costly, summed up in rows of sixteen in a loop", "written for two readers in a loop", "summed products in a loop",
@@ -152,7 +158,7 @@ def test_programs_that_gain_from_longer_loops(f, x):
         "costly, in rows of ten", "costly, in rows of twelve", "positions in long columns",
         "costly, in short rows that are turned", "equal rows, joined", "products of each with each, joined", "factored, large",
         "running totals of ten across rows", "running totals along rows", "all along an axis of one element",
-        "all of rows of two windows", "joined to rows of three of little that is gathered"])
+        "all of rows of two windows", "joined to rows of three of little that is gathered", "positions in rows in a loop"])
 def test_other_programs_gain_from_short_ones(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHORT_LOOPS
 
@@ -209,10 +215,13 @@ def test_functions_that_are_called_twice_on_each_of_many_levels():
     (jax.grad(lambda x: jnp.sum(jax.nn.gelu(jax.nn.gelu(x @ MATRIX) @ MATRIX) ** 2)), LARGE[:2048].reshape(64, 32)),
     (lambda x: jnp.log(x).sum(1), LARGE[:2600].reshape(100, 26)),
     (lambda x: jnp.log(x).sum(1), LARGE[:290].reshape(10, 29)),
+    (lambda x: jnp.sum(x * x, axis=0), LARGE[:2560].reshape(64, 40)),
+    (lambda x: jnp.sum(x * x, axis=0), LARGE[:1000].reshape(20, 50)),
 ], ids=["bytes", "long rows in a scan", "selected from two computations, slopes kept", "few short rows",
         "the sine of a longer row", "stacked rows", "joined rows",
         "rows that are split",
-        "gradient of layers", "costly, summed up in rows with little more than vectors", "costly, in few rows"])
+        "gradient of layers", "costly, summed up in rows with little more than vectors", "costly, in few rows",
+        "few across rows, in whole windows", "fewer across rows"])
 def test_programs_without_short_loops(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.NO_LOOPS
 

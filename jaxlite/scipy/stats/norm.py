@@ -19,7 +19,7 @@ __dir__ = lambda: __all__
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("norm.logpdf", x, loc, scale, complex=True)
-    return -(z * z + math.log(2 * math.pi)) / 2 - jnp.log(scale)
+    return z * z * -0.5 - (jnp.log(scale) + 0.5 * math.log(2 * math.pi))
 
 
 @float_api

@@ -132,7 +132,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "scipy.optimize": [],
     "scipy.optimize.minimize": [("jaxlite.scipy.optimize", "OptimizeResults")],  # pickles
     "scipy.sparse": [],
-    "scipy.sparse.linalg": [("jaxlite.as_jax.linalg", "_norm _gmres_solve"),  # pyscfad
+    "scipy.sparse.linalg": [("jaxlite.scipy.sparse.linalg", "bicgstab cg gmres"),  # pickles
+                            ("jaxlite.as_jax.linalg", "_norm _gmres_solve"),  # pyscfad
                             ("jaxlite.scipy.sparse.linalg", "_identity _normalize_matvec=_operator _gmres_batched "
                                                             "_gmres_incremental")],
     "scipy.spatial": [],
@@ -147,6 +148,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "state": [("jaxlite.core.aval", "AbstractRef")],  # ejkernel
     "state.indexing": [("jaxlite.state.indexing", "NDIndexer Slice")],  # haliax
     "state.types": [("jaxlite.core.aval", "AbstractRef")],  # flax
+    "third_party": [],
+    "third_party.scipy": [],
     "traceback_util": [  # flax, haiku, chex, equinox
         ("jaxlite.core.source", "register_exclusion include_frame _exclude_paths=excluded"),
         ("jaxlite.core.filtering", "api_boundary=boundary filter_traceback=filtered UnfilteredStackTrace"),
@@ -161,7 +164,13 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
                    ("jaxlite.as_jax.util", "backends_are_initialized")],  # chex, eformer
 }
 # Modules that are another one as a whole: libraries replace functions in it, or it is a part of jaxlib.
-_SAME = {"compiler": "lowering.xla", "lib.gpu_triton": "jaxlib.gpu_triton"}  # chex: backend_compile_and_load; ejkernel
+_SAME = {
+    "compiler": "lowering.xla", "lib.gpu_triton": "jaxlib.gpu_triton",  # chex: backend_compile_and_load; ejkernel
+    "third_party.scipy.interpolate": "jaxlite.scipy.interpolate",  # pickles
+    **{f"scipy.stats.{each}": f"jaxlite.scipy.stats.{each}" for each in
+       "bernoulli beta betabinom binom cauchy chi2 dirichlet expon gamma gennorm geom gumbel_l gumbel_r kde laplace logistic "
+       "multinomial multivariate_normal nbinom norm pareto poisson t truncnorm uniform vonmises wrapcauchy".split()},  # pickles
+}
 
 
 def private_module(rest: str) -> types.ModuleType | None:

@@ -22,7 +22,16 @@ from jaxlite.core.tracing import state
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.devices import placement
 from jaxlite.traces.backward_logs import with_log
-from jaxlite.traces.jvp import Zero, add_any_p, add_tangents, cotangent_aval, instantiate, sum_of, tangent_aval
+from jaxlite.traces.jvp import (
+    Zero,
+    add_any_p,
+    add_tangents,
+    cotangent_aval,
+    has_no_tangents,
+    instantiate,
+    sum_of,
+    tangent_aval,
+)
 
 _WIDE = frozenset(map(np.dtype, ("float64", "complex128", "int64", "uint64")))
 
@@ -244,6 +253,8 @@ def def_bilinear(primitive: Primitive, left: Callable[..., Any], right: Callable
         (x, y), (dx, dy) = primals, tangents
         out = primitive.bind(x, y, **params)
         total: Any = Zero(tangent_aval(aval_of(out)))
+        if has_no_tangents(total.aval):  # floats, multiplied to integers
+            return out, total
         if type(dx) is not Zero:
             total = primitive.bind(dx, y, **params)
         if type(dy) is not Zero:

@@ -35,6 +35,9 @@ dtype = next(each for each in read if repr(each) == "key<fry>")
 assert dtype == keys.dtype and keys.dtype == dtype and jnp.issubdtype(dtype, jax.dtypes.prng_key)
 assert {keys.dtype: 1}[dtype] and jax.core.ShapedArray((2,), dtype) == jax.typeof(keys)
 
+samples, grid = (next(getattr(each, "func", each) for each in read if name in repr(each)) for name in ("kde(", "RegularGrid"))
+assert samples(1.0) == type(samples)(jnp.array([0.0, 2.0]), 0.5)(1.0) and grid(jnp.array([2.0])) == 15.0
+
 def saved(policy):
     f = jax.checkpoint(lambda x: jnp.sin(checkpoint_name(jnp.sin(x @ x), "a") @ x), policy=policy)
     return [(str(aval), why) for aval, why in saved_residuals(f, jnp.eye(2))]

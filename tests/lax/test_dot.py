@@ -120,6 +120,16 @@ def test_dtypes_that_do_not_go_together():
     assert result_dtype(np.complex64, np.complex64, np.float32) == f32
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, jaxlite.checkpoint, jaxlite.jit])
+def test_products_that_are_integers_do_not_vary(transform):
+    def total(a):
+        return lax.dot(a, a.T, preferred_element_type=np.int32).sum().astype(f32)
+
+    a = np.arange(6, dtype=f32).reshape(2, 3)
+    assert total(a) == (a @ a.T).sum() and not np.any(jaxlite.grad(transform(total))(a))
+    assert jaxlite.jvp(lambda a: lax.dot(a, a.T, preferred_element_type=np.int32), (a,), (a,))[1].dtype == jaxlite.float0
+
+
 def test_weak_types_need_both_operands_weak():
     numbers = (((), ()), ((), ()))
     assert lax.dot_general(1.0, 2.0, numbers).weak_type

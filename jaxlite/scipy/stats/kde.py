@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite import numpy as jnp
@@ -75,8 +75,18 @@ class gaussian_kde:
     @classmethod
     def tree_unflatten(cls, aux_data: None, children: tuple[Any, ...]) -> gaussian_kde:
         made = object.__new__(cls)
-        made.neff, made.dataset, made.weights, made.covariance, made.inv_cov = children
+        made.__setstate__(children)
         return made
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.tree_flatten()[0]
+
+    def __setstate__(self, state: Sequence[Any]) -> None:  # JAX's pickles have a list of the same
+        self.neff, self.dataset, self.weights, self.covariance, self.inv_cov = state
+
+    def __repr__(self) -> str:
+        names = "neff", "dataset", "weights", "covariance", "inv_cov"
+        return f"gaussian_kde({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     @property
     def d(self) -> int:

@@ -4,7 +4,10 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.sparse.linalg
 from jax.experimental.layout import Format, Layout
+from jax.scipy.interpolate import RegularGridInterpolator
+from jax.scipy.stats import gaussian_kde
 from jax.sharding import AbstractDevice, AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -23,6 +26,8 @@ objects = [
     jax.lax.ConvDimensionNumbers((0, 1), (1, 0), (0, 1)), jax.lax.RaggedDotDimensionNumbers(names, [0], [0]),
     jnp.linalg.slogdet(2 * jnp.eye(2)), jnp.unique_counts(jnp.arange(2)), jax.tree.structure({"a": (1, None)}),
     jax.tree_util.Partial(jax.lax.add, jnp.ones(2)), functools.partial(jax.ops.segment_sum, num_segments=2), jax.tree.map,
+    gaussian_kde(jnp.array([0.0, 2.0]), 0.5), jax.scipy.stats.norm.pdf, jax.scipy.stats.beta.logcdf, jax.scipy.sparse.linalg.cg,
+    functools.partial(RegularGridInterpolator((jnp.array([0.0, 1.0, 3.0]),), jnp.array([0.0, 10.0, 20.0]))),
     jax.lax.scan, jax.checkpoint_policies.everything_saveable, jax.errors.TracerBoolConversionError,
 ]
 policies = [jax.checkpoint_policies.dots_saveable, jax.checkpoint_policies.dots_with_no_batch_dims_saveable]

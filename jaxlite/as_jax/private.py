@@ -38,6 +38,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("jaxlite.as_jax.util", "definitely_equal_shape safe_map safe_zip"), ("jaxlite.core", "eval_jaxpr"),  # jax2onnx, oryx
         ("jaxlite.as_jax.util", "full_lower"),  # quax, eformer
         ("jaxlite.lax.shaping", "canonicalize_shape=canonical_shape"),  # torchax
+        ("jaxlite.errors", "ShardingTypeError"),  # haliax
         ("collections.abc", "Shape=Sequence"), ("typing", "DimSize=Any"),  # torchax
         ("jaxlite.devices.sharding", "MemorySpace"), ("jaxlite.sharding", "ManualAxisType"),  # pickles
         ("jaxlite.extend.core", "*"),  # asdex: ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var

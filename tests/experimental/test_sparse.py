@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -224,6 +226,38 @@ def test_makers_and_bad_input():
         BCOO.fromdense(D).update_layout(n_dense=1)
     with pytest.raises(TypeError, match="dot_general requires contracting dimensions to have the same shape"):
         BCOO.fromdense(D) @ np.ones(4)
+
+
+@pytest.mark.parametrize("sparse_format", ["bcoo", "bcsr", "coo", "csr", "csc"])
+def test_identities_and_empty_arrays_are_made_under_jit_and_never_dense(sparse_format):
+    for N, M, k in ((3, 5, 0), (3, 5, 4), (5, 3, -2), (3, 3, -4), (0, 0, 0)):
+        make = partial(sparse.eye, N, M, k, sparse_format=sparse_format)
+        for m in (make(), jax.jit(make)()):
+            assert m.nse == np.eye(N, M, k).sum() and m.dtype == jnp.float32
+            check(m, np.eye(N, M, k))
+    large = 200_000
+    identity = jax.jit(lambda: sparse.eye(large, k=1, sparse_format=sparse_format))()
+    product = np.asarray(identity @ jnp.arange(large))
+    assert product.shape == (large,) and product[[0, -2, -1]].tolist() == [1, large - 1, 0]
+    assert jax.jit(lambda: sparse.empty((large, large), sparse_format=sparse_format))().nse == 0
+    with jax.enable_x64(False), pytest.warns(UserWarning, match="int64.* truncated to dtype int32"):
+        check(jax.experimental.sparse.eye(3, index_dtype="int64", sparse_format=sparse_format), np.eye(3))
+    kind = type(identity)
+    with jax.enable_x64(False), pytest.warns(UserWarning, match="int64.* truncated to dtype int32"):
+        check(kind.fromdense(D, index_dtype="int64"), D)
+
+
+def test_identities_with_batch_and_dense_axes_under_jit():
+    for n_batch, n_dense, nse in ((1, 0, 1), (0, 1, 2), (1, 1, 1), (2, 0, 1), (0, 2, 1)):
+        m = jax.jit(partial(sparse.eye, 3, 4, -1, n_batch=n_batch, n_dense=n_dense))()
+        assert (m.n_batch, m.n_dense, m.nse) == (n_batch, n_dense, nse)
+        check(m, np.eye(3, 4, -1))
+    room = sparse.empty((2, 3, 4, 2), sparse_format="bcsr", nse=5, n_batch=1, n_dense=1)
+    assert (room.data.shape, room.indices.shape, room.indptr.shape) == ((2, 5, 2), (2, 5), (2, 4))
+    check(room, np.zeros((2, 3, 4, 2)))
+    for wrong in (lambda: sparse.empty((2, 2, 2), sparse_format="csr"), lambda: sparse.empty((3,), sparse_format="coo")):
+        with pytest.raises(ValueError, match="must have ndim=2"):
+            wrong()
 
 
 def test_powers_and_comparisons():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
-import numpy as np
-
-from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.experimental.sparse.base import JAXSparse
@@ -43,15 +42,24 @@ def _format(name: str):
 def empty(shape, dtype=None, index_dtype="int32", sparse_format: str = "bcoo", **kwds):
     """A sparse array without elements.
 
-    Args: `shape`, `dtype`; `sparse_format` 'bcoo', 'bcsr', 'coo', 'csr' or 'csc'; for BCOO also `n_batch`, `n_dense`, `nse`.
+    Args:
+      shape, dtype, index_dtype: of the array, its elements and their places.
+      sparse_format: 'bcoo', 'bcsr', 'coo', 'csr' or 'csc'.
+      **kwds: of BCOO and BCSR also `n_batch`, `n_dense`, and `nse`, the room for elements.
     """
-    kind = _format(sparse_format)
-    if kind is BCOO:
-        return BCOO._empty(tuple(shape), dtype=dtype, index_dtype=np.dtype(index_dtype), **kwds)
-    return kind.fromdense(jnp.zeros(shape, dtype), index_dtype=np.dtype(index_dtype), **kwds)
+    index_dtype = dtypes.check_user_dtype_supported(index_dtype, "sparse.empty")
+    return _format(sparse_format)._empty(tuple(shape), dtype=dtype, index_dtype=index_dtype, **kwds)
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype=None, index_dtype="int32", sparse_format: str = "bcoo", **kwds):
-    """Ones on the k-th diagonal of an (N, M) matrix."""
-    dense = jnp.eye(N, N if M is None else M, k, dtype=dtype)
-    return _format(sparse_format).fromdense(dense, index_dtype=np.dtype(index_dtype), **kwds)
+    """Ones on the k-th diagonal of an (N, M) matrix. Its size is known without values: it works under jit.
+
+    Args:
+      N, M, k: rows, columns (None: as many as rows), and the diagonal: above the main one if positive.
+      dtype, index_dtype, sparse_format: as of `empty`.
+      **kwds: of BCOO also `n_batch` and `n_dense`.
+    """
+    index_dtype = dtypes.check_user_dtype_supported(index_dtype, "sparse.eye")
+    rows = operator.index(N)
+    columns = rows if M is None else operator.index(M)
+    return _format(sparse_format)._eye(rows, columns, operator.index(k), dtype=dtype, index_dtype=index_dtype, **kwds)

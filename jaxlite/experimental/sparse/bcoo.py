@@ -107,8 +107,14 @@ class BCOO(JAXSparse):
 
     @classmethod
     def _eye(cls, N: int, M: int, k: int, *, dtype=None, index_dtype=np.int32, n_batch: int = 0, n_dense: int = 0) -> BCOO:
-        dense = jnp.eye(N, M, k, dtype=dtype)
-        return cls.fromdense(dense, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
+        size = max(0, min(N, N + k, M, M - k))  # of the diagonal
+        if n_batch or n_dense:  # room for one in each row, or for one block; the array is dense along an axis anyway
+            nse = size if (n_batch, n_dense) == (0, 1) else min(size, 1)
+            return cls.fromdense(jnp.eye(N, M, k, dtype=dtype), nse=nse, n_batch=n_batch, n_dense=n_dense,
+                                 index_dtype=index_dtype)
+        place = jnp.arange(size, dtype=index_dtype)
+        indices = jnp.stack([place + max(-k, 0), place + max(k, 0)], -1)
+        return cls((jnp.ones(size, dtype), indices), shape=(N, M), indices_sorted=True, unique_indices=True)
 
     # --- as a pytree: transformations that add or take a leading axis of the leaves do so with the shape
 
@@ -294,7 +300,8 @@ def bcoo_fromdense(mat, *, nse: int | None = None, n_batch: int = 0, n_dense: in
             raise ConcretizationTypeError(mat, "bcoo_fromdense needs the argument nse inside of a traced function: the number "
                                                "of elements is not known there")
         nse = int(counts.max()) if counts.size else 0
-    data, indices = bcoo_fromdense_p.bind(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=np.dtype(index_dtype))
+    index_dtype = dtypes.check_user_dtype_supported(index_dtype, "bcoo_fromdense")
+    data, indices = bcoo_fromdense_p.bind(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
     return BCOO((convert(data, None, mat.weak_type), indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
 
 

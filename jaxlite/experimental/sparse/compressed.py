@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
 from jaxlite.core.tree import register_pytree_node_class
 from jaxlite.experimental.sparse import bcoo
 from jaxlite.experimental.sparse.base import JAXSparse, Shape, SparseInfo, is_dense
@@ -89,6 +90,18 @@ class COO(_Converted):
         """The elements of a dense matrix that are not zero."""
         return coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
 
+    @classmethod
+    def _empty(cls, shape: Sequence[int], *, dtype=None, index_dtype=np.int32) -> COO:
+        _check_matrix(cls, shape)
+        none = jnp.zeros(0, index_dtype)
+        return cls((jnp.zeros(0, dtype), none, none), shape=shape, rows_sorted=True, cols_sorted=True)
+
+    @classmethod
+    def _eye(cls, N: int, M: int, k: int, *, dtype=None, index_dtype=np.int32) -> COO:
+        entries = BCOO._eye(N, M, k, dtype=dtype, index_dtype=index_dtype)
+        row, col = entries.indices[:, 0], entries.indices[:, 1]
+        return cls((entries.data, row, col), shape=(N, M), rows_sorted=True, cols_sorted=True)
+
     def to_bcoo(self) -> BCOO:
         return _coo(self.data, self.row, self.col, self._info)
 
@@ -119,6 +132,11 @@ class COO(_Converted):
         return new
 
 
+def _check_matrix(kind: type, shape: Sequence[int]) -> None:
+    if len(shape) != 2:
+        raise ValueError(f"{kind.__name__} must have ndim=2; got {shape=}")
+
+
 def _starts(rows, count: int):
     """Where each row begins among sorted rows, and where the last one ends."""
     return jnp.searchsorted(rows, jnp.arange(count + 1, dtype=rows.dtype)).astype(rows.dtype)
@@ -134,6 +152,8 @@ def _rows(starts, nse: int):
 class CSR(_Converted):
     """A matrix in compressed rows: `CSR((data, indices, indptr), shape=)`, columns and the start of each row."""
 
+    _compressed = 0  # the axis that has starts in place of indices
+
     def __init__(self, args: tuple[Any, Any, Any], *, shape: Sequence[int]):
         self.data, self.indices, self.indptr = map(jnp.asarray, args)
         super().__init__(args, shape=shape)
@@ -142,6 +162,20 @@ class CSR(_Converted):
     def fromdense(cls, mat, *, nse: int | None = None, index_dtype=np.int32) -> CSR:
         """The elements of a dense matrix that are not zero."""
         return csr_fromdense(mat, nse=nse, index_dtype=index_dtype)
+
+    @classmethod
+    def _empty(cls, shape: Sequence[int], *, dtype=None, index_dtype=np.int32):
+        _check_matrix(cls, shape)
+        starts = jnp.zeros(shape[cls._compressed] + 1, index_dtype)
+        return cls((jnp.zeros(0, dtype), jnp.zeros(0, index_dtype), starts), shape=shape)
+
+    @classmethod
+    def _eye(cls, N: int, M: int, k: int, *, dtype=None, index_dtype=np.int32):
+        entries = BCOO._eye(N, M, k, dtype=dtype, index_dtype=index_dtype)
+        axis = cls._compressed
+        before = max(k if axis else -k, 0)  # so many rows, or columns, are empty before the first element
+        starts = jnp.clip(jnp.arange((N, M)[axis] + 1, dtype=index_dtype) - before, 0, entries.nse)
+        return cls((entries.data, entries.indices[:, 1 - axis], starts), shape=(N, M))
 
     def to_bcoo(self) -> BCOO:
         return _csr(self.data, self.indices, self.indptr, self.shape)
@@ -175,6 +209,8 @@ class CSR(_Converted):
 @register_pytree_node_class
 class CSC(CSR):
     """A matrix in compressed columns: `CSC((data, indices, indptr), shape=)`, rows and the start of each column."""
+
+    _compressed = 1
 
     @classmethod
     def fromdense(cls, mat, *, nse: int | None = None, index_dtype=np.int32) -> CSC:
@@ -234,6 +270,19 @@ class BCSR(_Converted):
                   n_batch: int = 0) -> BCSR:
         """The elements of a dense array that are not zero."""
         return bcsr_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch)
+
+    @classmethod
+    def _empty(cls, shape: Sequence[int], *, dtype=None, index_dtype=np.int32, n_dense: int = 0, n_batch: int = 0,
+               nse: int = 0) -> BCSR:
+        if len(shape) - n_batch - n_dense != 2:
+            raise ValueError(f"BCSR: must have 2 sparse dimensions, got shape {tuple(shape)} with {n_batch=} and {n_dense=}")
+        entries = BCOO._empty(shape, dtype=dtype, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch, nse=nse)
+        starts = jnp.zeros((*shape[:n_batch], shape[n_batch] + 1), index_dtype)
+        return cls((entries.data, entries.indices[..., 1], starts), shape=shape)
+
+    @classmethod
+    def _eye(cls, N: int, M: int, k: int, *, dtype=None, index_dtype=np.int32) -> BCSR:
+        return cls.from_bcoo(BCOO._eye(N, M, k, dtype=dtype, index_dtype=index_dtype))
 
     @classmethod
     def from_scipy_sparse(cls, mat, *, index_dtype=None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
@@ -312,7 +361,8 @@ def _count(mat) -> int:
 def coo_fromdense(mat, *, nse: int | None = None, index_dtype=np.int32) -> COO:
     """A COO matrix of the elements that are not zero."""
     mat = jnp.asarray(mat)
-    parts = coo_fromdense_p.bind(mat, nse=_count(mat) if nse is None else nse, index_dtype=np.dtype(index_dtype))
+    index_dtype = dtypes.check_user_dtype_supported(index_dtype, "coo_fromdense")
+    parts = coo_fromdense_p.bind(mat, nse=_count(mat) if nse is None else nse, index_dtype=index_dtype)
     return COO(parts, shape=mat.shape, rows_sorted=True)
 
 
@@ -363,7 +413,8 @@ def coo_matmat_p(data, row, col, B, *, spinfo: COOInfo, transpose: bool):
 def csr_fromdense(mat, *, nse: int | None = None, index_dtype=np.int32) -> CSR:
     """A CSR matrix of the elements that are not zero."""
     mat = jnp.asarray(mat)
-    parts = csr_fromdense_p.bind(mat, nse=_count(mat) if nse is None else nse, index_dtype=np.dtype(index_dtype))
+    index_dtype = dtypes.check_user_dtype_supported(index_dtype, "csr_fromdense")
+    parts = csr_fromdense_p.bind(mat, nse=_count(mat) if nse is None else nse, index_dtype=index_dtype)
     return CSR(parts, shape=mat.shape)
 
 
@@ -419,7 +470,8 @@ def bcsr_fromdense(mat, *, nse: int | None = None, n_batch: int = 0, n_dense: in
         mat = convert(mat, int, True)
     if nse is None:  # as many as there are, which the other format counts
         return BCSR.from_bcoo(bcoo.bcoo_fromdense(mat, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype))
-    parts = bcsr_fromdense_p.bind(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=np.dtype(index_dtype))
+    index_dtype = dtypes.check_user_dtype_supported(index_dtype, "bcsr_fromdense")
+    parts = bcsr_fromdense_p.bind(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
     return BCSR(parts, shape=mat.shape, indices_sorted=True, unique_indices=True)
 
 

@@ -68,6 +68,9 @@ def jit(fun: Callable[..., Any] = NOT_SPECIFIED, /, *, in_shardings: Any = None,
     if device is not None and backend is not None:
         raise ValueError("can't specify both a device and a backend for jit, got "
                          f"device={device} and backend={backend}")
+    if device is not None or backend is not None:
+        source.warn("jit: the arguments `device` and `backend` are deprecated; use jax.device_put(x, device), or "
+                    "`out_shardings` and the like", DeprecationWarning)
     if isinstance(fun, staticmethod):
         raise TypeError(f"staticmethod arguments are not supported, got {fun}")
     flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)

@@ -507,6 +507,12 @@ def concatenate(operands, dimension: int):
     return concatenate_p.bind(*operands, dimension=operator.index(dimension))
 
 
+def _check_has_all_axes(padding_config, shape: Ints) -> None:
+    if len(padding_config) != len(shape):
+        raise ValueError(f"length of padding_config must equal the number of axes of operand, got padding_config "
+                         f"{padding_config} for operand shape {shape}")
+
+
 @pad_p.def_abstract_eval
 def _pad_aval(x, value, *, padding_config: tuple[tuple[int, int, int], ...]) -> ShapedArray:
     if x.dtype != value.dtype:
@@ -515,9 +521,7 @@ def _pad_aval(x, value, *, padding_config: tuple[tuple[int, int, int], ...]) -> 
         raise TypeError(f"pad does not accept dtype {x.dtype}. Use jax.numpy.concatenate")
     if value.shape:
         raise ValueError(f"padding_value must be a scalar; got np.shape(padding_value)={value.shape}")
-    if len(padding_config) != len(x.shape):
-        raise ValueError(f"length of padding_config must equal the number of axes of operand, got padding_config "
-                         f"{padding_config} for operand shape {x.shape}")
+    _check_has_all_axes(padding_config, x.shape)
     if any(inner < 0 for _, _, inner in padding_config):
         raise ValueError(f"interior padding in padding_config must be nonnegative, got padding_config {padding_config}")
     sizes = []
@@ -539,6 +543,7 @@ def pad(operand, padding_value, padding_config: Sequence[tuple[int, int, int]]):
       padding_config: for each axis how many before, after, and between neighbours; negative before and after
         cut elements off.
     """
+    _check_has_all_axes(padding_config, aval_of(operand).shape)
     config = tuple(tuple(map(as_size, each)) for each in padding_config)
     if any(len(each) != 3 for each in config):
         raise ValueError(f"padding_config has a (low, high, interior) triple for each axis, got {padding_config}")

@@ -558,7 +558,9 @@ def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding
         raise TypeError("jnp.arange: start must be a number, got None")
     if any(map(is_symbolic, (start, stop, step))):
         return _on(_symbolic_range(start, stop, step, dtype), device, out_sharding)
-    given = [_bound(value) for value in (start, stop, step) if value is not None]
+    given = [value for value in (start, stop, step) if value is not None]
+    check_arrays("arange", *given)
+    given = [_bound(value) for value in given]
     target = dtypes.result_type(*given) if dtype is None else dtypes.check_user_dtype_supported(dtype, "arange")
     if dtypes.kind(target) not in "iufc":
         raise TypeError(f"jnp.arange does not accept dtype {target}. Accepted dtypes are subtypes of number.")
@@ -598,7 +600,6 @@ def _bound(value):
     if isinstance(value, Tracer) and isinstance(value := value.known(), Tracer):
         raise ConcretizationTypeError(value, "the arguments of jnp.arange decide the shape of its result, so they must be "
                                              "concrete; mark them static, or use a fixed size with lax.iota")
-    check_arrays("arange", value)
     if np.shape(value):
         raise ValueError(f"jaxlite.numpy.arange: arguments must be scalars; got an array of shape {np.shape(value)}")
     if dtypes.kind(aval_of(value).dtype) == "c":

@@ -38,6 +38,7 @@ def _positions(name: str, obj, extent: int) -> np.ndarray:
     if found.size == 0 and (found.dtype.kind in "iu" or name == "insert"):
         return found.astype(np.int64).reshape(-1)
     if found.dtype.kind not in "iu":
+        aval_of(found)  # a TypeError for what is no number
         raise ValueError(f"jnp.{name}(arr, obj): got obj.dtype={found.dtype}; must be integer or bool, or obj a slice.")
     return found
 

@@ -596,7 +596,7 @@ def _cumulative(name: str, x, axis, dtype, include_initial: bool, function: Call
             raise ValueError(f"The input array has rank {rank}, however axis was not set to an explicit value. The "
                              "axis argument is only optional for one-dimensional arrays.")
         axis = 0
-    (axis,) = canonical_axes(axis, rank)
+    axis = shaping.canonical_axis(axis, rank)
     kind = dtypes.kind(x.dtype)
     if dtype is None and kind in "iub":
         dtype = _accumulator_dtype(aval_of(x), None, name == "cumulative_sum", name)

@@ -280,6 +280,8 @@ def orthogonal(key, n: int, shape: Sequence[int] = (), dtype=None, m: int | None
     dtype = float_dtype("orthogonal", dtype, "fc")
     n = operator.index(n)
     m = n if m is None else operator.index(m)
+    if min(n, m) < 0:
+        raise ValueError(f"orthogonal: negative dimensions are not allowed, got {n} and {m}")
     q, r = jnp.linalg.qr(_normal(key, (*shape, max(n, m), min(n, m)), dtype))
     signs = lax.sign(jnp.diagonal(r, axis1=-2, axis2=-1))
     q = q * jnp.expand_dims(signs, -2)

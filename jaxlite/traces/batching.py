@@ -160,15 +160,30 @@ class BatchTrace(Trace):
             params = {**params, "trace": self}  # what it calls is a Python function, which may close over values of this trace
         elif not active and not primitive.batches_always and not uses_axis(primitive, params, self.axis.name):
             return self.parent.apply(primitive, args, params)
-        with set_trace(self.parent):
-            if layouts.exist:
-                with spreading(self.axis.cut):
+        try:
+            with set_trace(self.parent):
+                if layouts.exist:
+                    with spreading(self.axis.cut):
+                        out, dim = batching_rule(primitive)(self.axis, values, dims, **params)
+                else:
                     out, dim = batching_rule(primitive)(self.axis, values, dims, **params)
-            else:
-                out, dim = batching_rule(primitive)(self.axis, values, dims, **params)
+        except Exception:
+            wrong = _wrong_with_each(primitive, args, params)
+            if wrong is None:
+                raise
+            raise wrong from None
         if primitive.multiple_results:
             return [self.join(value, each) for value, each in zip(out, dim, strict=True)]
         return self.join(out, dim)
+
+
+def _wrong_with_each(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Exception | None:
+    """What the typing rule has against this operation on one example: a batching rule takes its operands for typed."""
+    try:
+        primitive.typed([aval_of(arg) for arg in args], params)
+    except Exception as error:
+        return error
+    return None
 
 
 def uses_axis(primitive: Any, params: dict[str, Any], name: Any) -> bool:

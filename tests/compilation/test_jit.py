@@ -855,6 +855,7 @@ def test_device_and_backend_options():
 
 def test_two_devices():
     out = run_python("""
+import warnings
 import numpy as np, jaxlite
 from jaxlite import lax
 zero, one = jaxlite.devices()
@@ -868,7 +869,10 @@ for _ in range(2):
     with jaxlite.default_device(one):
         assert f(x, x).device == one and f(a, x).device == zero
         assert lax.add(x, x).device == one
-    g = jaxlite.jit(lambda x: lax.add(x, x), device=one)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        g = jaxlite.jit(lambda x: lax.add(x, x), device=one)
+    assert [each.category for each in found] == [DeprecationWarning]
     assert g(x).device == one and g(a).device == one
     try:
         f(a, b)

@@ -81,6 +81,9 @@ def test_odd_arguments_are_accepted(call, expected):
     (lambda: jnp.array([1, {"a": None}]), TypeError), (lambda: jaxlite.numpy_dtype_promotion(1).__enter__(), TypeError),
     (lambda: jaxlite.image.resize(x, (3, 3), None), ValueError), (lambda: jaxlite.config.update(1, 2), AttributeError),
     (lambda: checkify.check("a", "b"), TypeError), (lambda: jnp.allclose(None, x), TypeError),
+    (lambda: jnp.arange(x[0], [1]), TypeError), (lambda: jnp.delete(x, np.array(["a"])), TypeError),
+    (lambda: jnp.cumulative_sum(x, axis=(0, 1)), TypeError), (lambda: lax.pad(x[0], 0.0, (1, 1, 0)), ValueError),
+    (lambda: random.orthogonal(random.key(0), -1), ValueError),
     (lambda: jnp.fft.fft(x, norm={}), ValueError), (lambda: lax.index_take(x, (np.arange(2),), (0, 0)), TypeError),
     (lambda: lax.conv_general_dilated_local(x[None], x[None], (1,), "VALID", (1, 2)), TypeError),
     (lambda: jaxlite.nn.initializers.he_normal()(random.key(0), np.ones((1, 2), int)), TypeError),
@@ -138,3 +141,20 @@ def test_integers_in_activations_are_as_wide_as_they_need():
 def test_a_transpose_may_be_a_result():
     transpose = jaxlite.jit(lambda a: jaxlite.linear_transpose(lambda b: a * b, a))(3.0)
     assert transpose(2.0) == (6.0,)
+
+
+@pytest.mark.parametrize("wrong", [
+    lambda y: lax.broadcast_in_dim(y, (2, 3), ()), lambda y: lax.broadcast_in_dim(y, (2, 3), (5,)),
+    lambda y: lax.concatenate([y, jnp.ones((2, 2))], 0), lambda y: lax.dynamic_slice(y, (0,), (9,)), lambda y: lax.top_k(y, 9),
+])
+def test_what_is_wrong_with_an_example_is_said_of_it(wrong):
+    with pytest.raises(Exception) as one:
+        wrong(x[0])
+    with pytest.raises(type(one.value)) as each:
+        jaxlite.vmap(wrong)(x)
+    assert str(each.value).splitlines()[0] == str(one.value).splitlines()[0]
+
+
+def test_scan_gives_the_kind_of_pair_that_its_body_gives():
+    for kind in (list, tuple):
+        assert type(lax.scan(lambda c, y, kind=kind: kind((c + y, c)), 0.0, x[0])) is kind

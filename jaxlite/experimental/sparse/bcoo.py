@@ -553,7 +553,7 @@ def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[in
     """Another shape for the same elements, in row-major order. Batch and dense axes become sparse if they change."""
     shape = tuple(new_sizes)
     if math.prod(shape) != mat.size:
-        raise ValueError(f"cannot reshape a sparse array of shape {mat.shape} into {shape}")
+        raise TypeError(f"cannot reshape a sparse array of shape {mat.shape} into {shape}")
     if dimensions is not None:
         mat = bcoo_transpose(mat, permutation=dimensions)
     batch, _, dense = _parts(mat)

@@ -138,11 +138,11 @@ def _parts_of_refs(f: Callable, leaves: Sequence[Any], tree, steps: int) -> tupl
     return body, (np.arange(steps, dtype=np.int32), [None if isinstance(leaf, Ref) else leaf for leaf in leaves])
 
 
-def _pair(f: Callable, carry, x) -> tuple[Any, Any]:
+def _pair(f: Callable, carry, x) -> Any:
     result = f(carry, x)
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise TypeError(f"scan body output must be a pair, got {result!r} from {source.function_location(f)}.")
-    return result[0], result[1]
+    return result
 
 
 def checked_unroll(unroll, length: int) -> int:
@@ -212,7 +212,7 @@ def scan_steps(what: str, fun: Callable, call: Callable, args: tuple, init, plac
     body = carry.settle(lambda: trace_body(fun, in_tree, (*carry.avals, *elements), what, call),
                         lambda out_tree: out_tree.children()[0])
     carry_leaves, ys = _bind(body, carry.convert(leaves), xs_leaves, length, reverse, unroll)
-    return tree_unflatten(tree, carry_leaves), tree_unflatten(body.out_tree.children()[1], ys)
+    return tree_unflatten(body.out_tree, [*carry_leaves, *ys])
 
 
 def _bind(body: Body, init: list[Any], xs: Sequence[Any], length: int, reverse: bool,

@@ -179,8 +179,12 @@ class BatchTrace(Trace):
 
 def _wrong_with_each(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Exception | None:
     """What the typing rule has against this operation on one example: a batching rule takes its operands for typed."""
+    if primitive.function_of_call is not None:  # what goes wrong there is the user's function
+        return None
     try:
         primitive.typed([aval_of(arg) for arg in args], params)
+    except NotImplementedError:
+        return None
     except Exception as error:
         return error
     return None

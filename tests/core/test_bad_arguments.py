@@ -7,6 +7,7 @@ import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import lax, random
 from jaxlite.experimental import checkify
+from jaxlite.extend.core import Primitive
 from jaxlite.scipy import linalg, special, stats
 
 x = np.ones((2, 3), np.float32)
@@ -153,6 +154,21 @@ def test_what_is_wrong_with_an_example_is_said_of_it(wrong):
     with pytest.raises(type(one.value)) as each:
         jaxlite.vmap(wrong)(x)
     assert str(each.value).splitlines()[0] == str(one.value).splitlines()[0]
+
+
+def test_errors_of_what_runs_under_vmap_stay_as_they_are():
+    def fails(y):
+        raise KeyError("mine")
+
+    rule = jaxlite.custom_jvp(fails)
+    rule.defjvp(lambda primals, tangents: (rule(*primals), *tangents))
+    for function in (rule, jaxlite.jit(rule), jaxlite.checkpoint(rule)):
+        with pytest.raises(KeyError, match="mine"):
+            jaxlite.vmap(function)(x)
+    unknown = Primitive("unknown")
+    unknown.def_impl(lambda y: y)
+    with pytest.raises(NotImplementedError, match="Batching rule for 'unknown'"):
+        jaxlite.vmap(unknown.bind)(x)
 
 
 def test_scan_gives_the_kind_of_pair_that_its_body_gives():

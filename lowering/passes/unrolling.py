@@ -61,6 +61,7 @@ _IN_LONG_LOOPS = ELEMENTWISE | _SUMS_ROWS | frozenset(
     "broadcast_in_dim reshape squeeze slice dynamic_slice concatenate stack iota empty copy bitcast_convert_type stop_gradient "
     "name".split())
 _JOINING = {"concatenate": "dimension", "stack": "axis"}  # and the parameter that says where
+_PARTS = ("slice", "split")
 _IN_PLACE = ELEMENTWISE | {"slice"}  # which are computed where their result is, in its order
 _REPEATING_ROWS = ELEMENTWISE | {"broadcast_in_dim"}
 _REDUCED_AT_ONCE = REDUCTIONS - {"argmax", "argmin"}
@@ -101,7 +102,9 @@ _TILED_ROW = range(17, 32)  # elements of a row that is written several times
 _LITTLE = 1 / 50  # of all operations, which may be slow
 _SHIFTED_ROW, _MARGIN = 32, 1 / 8  # elements of one of several rows that is a long loop, and the part that a shift adds
 _LONG_ROW, _TAKEN_OUT = 64, 7  # elements of a row, and turns at its start that LLVM takes out of the loop
-_SHIFTED_MOST = 15  # operations for an element that is padded, of which LLVM makes a vector loop without all unrolling
+_SHIFTED_MOST = 15  # operations for an element that is shifted, of which LLVM makes a vector loop without all unrolling,
+_LEAST_SHIFTED = 5000  # for all that is shifted so, from which on it counts,
+_SHIFTED_FEW = 640  # if there are several rows with no more than so many, which are shifted by joining parts
 _SHIFTED_AGAIN = 2  # shifts of a line, each of what the one before it gives
 _REDUCED = 32  # elements of a window by which XLA reduces long rows
 _PRODUCTS = 8  # that the library computes in the time of an operation
@@ -127,7 +130,8 @@ def options(jaxpr: Any) -> tuple[str, ...]:
             or sums["in rows to unroll"] > _ACROSS_SHARE * every or sums["starting rows"] > _ACROSS_SHARE * every):
         return ()
     if sums["shifting"] > _LITTLE * every:
-        needs_all = (sums["in windows"] > _LITTLE * every or sums["shifting what is derived"] > _LITTLE * every
+        needs_all = (sums["in windows"] > _LITTLE * every
+                     or sums["shifting what is derived"] > max(_LEAST_SHIFTED, _LITTLE * every)
                      or _times_shifted(jaxpr, (0,) * len(jaxpr.invars), {})[0] >= _SHIFTED_AGAIN)
         return () if needs_all else SHIFTED_LOOPS
     return NO_LOOPS if sums["not in long loops"] <= _LITTLE * every else SHORT_LOOPS
@@ -165,6 +169,8 @@ class _Step:
             if not self.is_costly or values.uses[out] == 1:  # XLA writes a costly one that several read
                 before = sum([values.costly.get(atom, 0.0) for atom in operands])
                 values.costly[out] = min(before + (self.cost if self.is_costly else 0.0), _DERIVED_MOST)
+        elif self.name in _PARTS and (work := values.derived.get(eqn.invars[0])):
+            values.derived.update((out, work) for out in eqn.outvars)
 
 
 def _is_in_short_rows(step: _Step) -> bool:
@@ -296,14 +302,18 @@ def _shifts(eqn: Any) -> bool:
 
 
 def _shifts_derived(step: _Step) -> bool:
-    """Whether it pads what more than an exponential is computed for: twice its code is above the limit for shifted rows.
+    """Whether it shifts what more than an exponential is computed for: twice its code is above the limit for shifted rows.
 
-    In longer rows XLA writes what several equations read. Pads between elements are twice the code as well.
+    In longer rows XLA writes what several pads read. Pads between elements are twice the code as well.
     """
-    if step.name != "pad" or not _shifts(step.eqn):
+    eqn, derived = step.eqn, step.values.derived
+    if not _shifts(eqn):
         return False
-    known = step.values.derived if step.row <= PADDED_ROW else step.values.costly
-    return step.eqn.params["padding_config"][-1][2] > 0 or known.get(step.eqn.invars[0], 0.0) > _SHIFTED_MOST
+    if step.name == "concatenate":
+        is_small = not step.row or step.out.size <= _SHIFTED_FEW
+        return is_small and max([derived.get(atom, 0.0) for atom in eqn.invars if not hasattr(atom, "val")]) > _SHIFTED_MOST
+    known = derived if step.row <= PADDED_ROW else step.values.costly
+    return eqn.params["padding_config"][-1][2] > 0 or known.get(eqn.invars[0], 0.0) > _SHIFTED_MOST
 
 
 def _starts_rows(eqn: Any) -> bool:

@@ -77,7 +77,7 @@ _SQUARABLE = {"float32": (2.0**-50, 2.0**63, 2.0**100, 2.0**-75), "float64": (2.
 def _abs(ctx: Any, x: Any) -> Any:
     if ctx.avals_in[0].dtype.kind != "c" or ctx.platform != "cpu":
         return ctx.emit1("stablehlo.abs", x)
-    # The root of the sum of squares: XLA:CPU would divide, to the same end, and take twice as long.
+    # The root of the sum of squares: XLA:CPU would divide, take longer for a product's, and find NaN for two infinities.
     shape, dtype = ctx.aval_out.shape, ctx.aval_out.dtype
     least, most, up, down = _SQUARABLE[dtype.name]
 
@@ -92,12 +92,14 @@ def _abs(ctx: Any, x: Any) -> Any:
     is_small, is_large = ctx.compare(greater, number(least), "LT"), ctx.compare(greater, number(most), "GE")
 
     def scaled(value: Any, small: float, large: float) -> Any:
-        # Products of each factor, and not with the factor that is chosen: XLA makes one loop of that.
+        # Products of each factor, and not with the factor that is chosen: XLA makes one loop of that, also with what is divided
+        # by the root, unless that is scaled so too.
         ordinary = emit("select", is_small, emit("multiply", value, number(small)), value)
         return emit("select", is_large, emit("multiply", value, number(large)), ordinary)
 
     squares = [emit("multiply", part, part) for part in (scaled(part, up, down) for part in parts)]
-    root = scaled(emit("sqrt", emit("add", *squares)), 1 / up, 1 / down)
+    factor = emit("select", is_large, number(1 / down), emit("select", is_small, number(1 / up), number(1)))
+    root = emit("multiply", emit("sqrt", emit("add", *squares)), factor)
     is_infinite = emit("or", *(ctx.compare(part, number(np.inf), "EQ") for part in parts), to=np.dtype(bool))
     return emit("select", is_infinite, number(np.inf), root)
 

@@ -181,6 +181,20 @@ def test_pads_of_long_code_keep_the_defaults(function, expected):
     assert unrolling.options(jax.make_jaxpr(f)(LARGE[:6400].reshape(100, 64)).jaxpr) == expected
 
 
+@pytest.mark.parametrize("shape, operations, expected", [
+    ((1000,), 8, unrolling.SHIFTED_LOOPS), ((1000,), 20, ()), ((3, 100), 20, ()), ((20, 64), 20, unrolling.SHIFTED_LOOPS),
+    ((40,), 20, unrolling.SHIFTED_LOOPS)], ids=str)
+def test_rotations_of_long_code_in_lines_and_few_rows_keep_the_defaults(shape, operations, expected):
+    def step(x):
+        y = x
+        for _ in range(operations // 2):
+            y = y * x + 1
+        return x - 0.1 * jnp.roll(y, 1, -1)
+
+    x = np.ones(shape, np.float32)
+    assert unrolling.options(jax.make_jaxpr(lambda x: lax.fori_loop(0, 16, lambda _, x: step(x), x))(x).jaxpr) == expected
+
+
 def test_pads_between_elements_keep_the_defaults():
     f = jax.grad(lambda x: jnp.sum(x[:, ::2] * x[:, 1::2]))
     assert unrolling.options(jax.make_jaxpr(f)(LARGE[:12800].reshape(100, 128)).jaxpr) == ()

@@ -229,7 +229,7 @@ def _twice(x):
 
 def_jvp(e.square_p, lambda g, ans, x: _twice(mul(g, x)))
 def_jvp(e.one_minus_square_p, lambda g, ans, x: mul(g, mul(const(-2, x), x)))
-def_jvp(e.integer_pow_p, lambda g, ans, x, y: filled(0, x) if y == 0 else g if y == 1 else
+def_jvp(e.integer_pow_p, lambda g, ans, x, y: filled(0, g) if y == 0 else g if y == 1 else
         mul(g, mul(factor(y, x), x if y == 2 else integer_pow(x, y - 1))))
 
 

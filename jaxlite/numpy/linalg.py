@@ -271,7 +271,9 @@ def inv(a):
 
 @api
 def _least_squares(a, b, rcond) -> tuple[Any, Any, Any, Any]:
-    a, b = map(parts.strong, promote_dtypes_inexact(a, b))
+    a, b = promote_dtypes_inexact(a, b)
+    is_weak = aval_of(a).weak_type
+    a, b = map(parts.strong, (a, b))
     is_vector = aval_of(b).ndim == 1
     if is_vector:
         b = parts.expand(b, 1)
@@ -293,7 +295,7 @@ def _least_squares(a, b, rcond) -> tuple[Any, Any, Any, Any]:
     x = linear.matmul(parts.adjoint(vh), parts.expand(inverse, 1) * inner, precision="highest")
     rest = b - linear.matmul(a, x, precision="highest")
     residuals = reductions.sum(norms.squared_size(rest), axis=0)
-    return manipulation.squeeze(x, 1) if is_vector else x, residuals, rank, s
+    return manipulation.squeeze(x, 1) if is_vector else x, residuals, rank, shaping.convert(s, None, is_weak)
 
 
 @boundary

@@ -313,6 +313,7 @@ def resize(a, new_shape: Any):
 
 
 @api
+@part_of_caller
 def transpose(a, axes: Sequence[int] | None = None):
     """With axes in another order; reversed for None. Raises: TypeError if `axes` does not name each axis once."""
     a = as_arrays("transpose", a)
@@ -339,6 +340,7 @@ def permute_dims(a, /, axes: Ints):
 
 
 @api
+@part_of_caller
 def matrix_transpose(x, /):
     """With the last two axes exchanged."""
     x = as_arrays("matrix_transpose", x)

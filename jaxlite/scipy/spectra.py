@@ -59,7 +59,8 @@ def detrend(data, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_d
         places = np.arange(stop - start) - (stop - start - 1) / 2
         weights = jnp.asarray(places / (places @ places or 1), part.dtype)
         parts.append(part - (part * weights).sum(-1, keepdims=True) * jnp.asarray(places, part.dtype))
-    return jnp.moveaxis(jnp.concatenate(parts, -1), -1, axis) if parts else data
+    straight = jnp.moveaxis(jnp.concatenate(parts, -1), -1, axis) if parts else data
+    return shaping.convert(straight, None, aval_of(data).weak_type)
 
 
 _without_trend = detrend  # where an argument has its name

@@ -328,6 +328,15 @@ def test_gradients_of_weakly_typed_arrays_through_zeros_and_shares() -> None:
         assert jax.jvp(function, (0.5,), (1.0,))[1].weak_type is not strong
 
 
+def test_a_sum_of_cotangents_is_typed_as_its_first_term() -> None:
+    weak = jnp.full(3, 0.5)
+    # What goes to an element directly is weakly typed; what is put into an array of zeros is not, and comes later.
+    for function in (lambda x: jnp.pad(x, 1, mode="edge"), lambda x: jnp.pad(x, 1, mode="wrap"), jnp.sinc):
+        assert jax.grad(lambda x, f=function: f(x).sum())(weak).weak_type
+    assert all(part.weak_type for part in jax.scipy.linalg.rsf2csf(jnp.full((2, 2), 0.5), jnp.full((2, 2), 0.5)))
+    assert jax.scipy.signal.detrend(weak).weak_type and jnp.linalg.lstsq(jnp.full((2, 2), 0.5), weak[:2])[3].weak_type
+
+
 def test_tangents_that_have_a_dtype_of_their_own() -> None:
     special = jax.scipy.special
     for function in (lambda x: 2 ** x, lambda x: special.xlogy(x, 2.0), lambda x: special.xlog1py(2.0, x),
@@ -336,8 +345,14 @@ def test_tangents_that_have_a_dtype_of_their_own() -> None:
         assert value.weak_type and not tangent.weak_type
         assert not jax.linearize(function, 0.5)[1](1.0).weak_type and jax.grad(function)(0.5).weak_type
     for function in (jax.nn.relu, jax.nn.relu6, lambda x: jnp.tile(x, 2), lambda x: jnp.broadcast_to(x, 2),
-                     lambda x: jnp.expand_dims(x, 0)):  # no programs of their own
+                     lambda x: jnp.expand_dims(x, 0), lambda x: lax.integer_pow(x, 0),
+                     jnp.transpose):  # no programs of their own
         assert jax.jvp(function, (0.5,), (1.0,))[1].weak_type and not jax.jvp(function, (0.5,), (jnp.float32(1),))[1].weak_type
+    matrix = jnp.full((2, 2), 0.5)
+    for function in (jnp.linalg.cholesky, lambda a: jnp.linalg.qr(a)[1]):
+        assert not jax.jvp(function, (matrix,), (matrix,))[1].weak_type and jax.vjp(function, matrix)[1](matrix)[0].weak_type
+    for x in (0.5, jnp.full(2, 0.5)):
+        assert not jax.grad(lambda x: special.log_ndtr(x).sum())(x).weak_type
     half = lambda b: lax.custom_linear_solve(lambda x: 2 * x, b, lambda _, b: b / 2, symmetric=True)
     for tangent in (1.0, jnp.float32(1)):
         assert jax.jvp(half, (0.5,), (tangent,))[1].weak_type is isinstance(tangent, float)

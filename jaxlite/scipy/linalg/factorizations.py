@@ -17,6 +17,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
+from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, is_complex, promote_dtypes_inexact, promotes_inside
 
 
@@ -407,13 +408,16 @@ def rsf2csf(T, Z, check_finite: bool = True) -> tuple[Any, Any]:
       T: the form (..., n, n), as `schur` gives it. Z: its vectors (..., n, n).
     Returns: (T, Z), complex.
     """
-    T, Z = map(as_complex, matrices("rsf2csf", T, Z))
+    T, Z = matrices("rsf2csf", T, Z)
+    weak = aval_of(T).weak_type and aval_of(Z).weak_type
+    T, Z = as_complex(T), as_complex(Z)
     for name, x in (("T", T), ("Z", Z)):
         if aval_of(x).shape[-1] != aval_of(x).shape[-2]:
             raise ValueError(f"Input '{name}' must be square, got shape {aval_of(x).shape}.")
     if aval_of(T).shape[-1] != aval_of(Z).shape[-1]:
         raise ValueError(f"Input array shapes must match: Z: {aval_of(Z).shape} vs. T: {aval_of(T).shape}")
-    return jnp.vectorize(_triangularize, signature="(n,n),(n,n)->(n,n),(n,n)")(T, Z)
+    form, vectors = jnp.vectorize(_triangularize, signature="(n,n),(n,n)->(n,n),(n,n)")(T, Z)
+    return shaping.convert(form, None, weak), shaping.convert(vectors, None, weak)
 
 
 @api

@@ -19,7 +19,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import as_array, broadcasts_inside, check_arrays, float_api, promote_dtypes_inexact
+from jaxlite.numpy.api import as_array, broadcasts_inside, check_arrays, float_api, promote_dtypes_inexact, scalar
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
@@ -384,7 +384,11 @@ def log_ndtr(x, series_order: int = 3):
         raise ValueError("series_order must be non-negative.")
     if series_order > 30:
         raise ValueError("series_order must be <= 30.")
-    return _log_ndtr(_strict("log_ndtr", x))
+    x = jnp.asarray(x)
+    checked = _strict("log_ndtr", x)
+    if aval_of(x).weak_type:  # made strong by a constant, so that its gradient is strong too, as in JAX
+        checked = lax.mul(x, scalar(1.0, aval_of(checked).dtype))
+    return _log_ndtr(checked)
 
 
 # --- Owen's T ----------------------------------------------------------------------------------------

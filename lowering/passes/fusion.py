@@ -92,6 +92,7 @@ _SEARCHED, _SEARCHED_EACH = 400, 5  # operations that are worth a kernel beside 
 SEARCHED_ROW, _SEARCHED_WORK = 12, 200  # and for a row of more than so many elements; LLVM unrolls shorter ones
 _PADDED, PADDED_ROW = 4096, 64  # elements of an array, and of its row that LLVM unrolls as a whole and so without branches
 _SHARED, _SHARED_EACH = 10_000, 13  # operations that parts do again, which are worth a kernel, and those of an exponential
+_PART, _PART_EACH = 3000, 30  # the same for parts of a concatenation in a loop, and for an element in all
 _CONE = 32  # values up to which it is looked for what one is made of
 _LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
 
@@ -189,7 +190,7 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
             _choose(values, found)
     _write_counters(values, found)
     _write_bits(values, found)
-    _write_shared(values, found)
+    _write_shared(values, found, in_loop)
     _write_repeated(values, found, in_loop)
     _write_complex(values, found)
     _write_rounded(values, found)
@@ -599,15 +600,17 @@ def _write_repeated(values: list[_Value], found: dict[Any, str], in_loop: bool) 
             value.is_kernel = True
 
 
-def _write_shared(values: list[_Value], found: dict[Any, str]) -> None:
+def _write_shared(values: list[_Value], found: dict[Any, str], in_loop: bool) -> None:
     """Put barriers behind costly functions that are computed several times for an element.
 
     Each part of a concatenation that reads one is a branch that computes it, and each pad. So does each slice or other view, a
-    gather for each element that it gives, and, of sines and a few others, each kernel.
+    gather for each element that it gives, and, of sines and a few others, each kernel. In a loop, where LLVM does not vectorize
+    branches for whole rows, the same holds for what takes much in all.
     """
     places: dict[_Value, dict[int, float]] = {}  # where a value is computed, and how many times for an element, on average
     numbers: dict[Any, int] = {}  # of these places
     number = lambda *place: numbers.setdefault(place, len(numbers))
+    branches: set[int] = set()  # those that are whole rows of a concatenation
     equal: dict[Any, list[_Value]] = {}  # the same function of the same value, of which XLA makes one
     keys: dict[_Value, Any] = {}
     for value in values:
@@ -621,7 +624,9 @@ def _write_shared(values: list[_Value], found: dict[Any, str]) -> None:
             if not user.is_loop or user.name in REDUCTIONS or len(within) > _MOST_KERNELS:
                 continue
             if user.joined:
-                within.update([(number(user, index), 1.0) for index, part in enumerate(user.joined) if part is value])
+                parts = [number(user, index) for index, part in enumerate(user.joined) if part is value]
+                branches.update(parts if value.var.aval.shape[-1:] == user.var.aval.shape[-1:] else ())
+                within.update(dict.fromkeys(parts, 1.0))
             elif user.name == "pad" and user.size > _PADDED and user.var.aval.shape[-1] > PADDED_ROW:
                 within[number(user)] = 1.0
             elif user.name in _OTHER_PLACES:
@@ -630,6 +635,11 @@ def _write_shared(values: list[_Value], found: dict[Any, str]) -> None:
             else:
                 for place, times in places[user].items():
                     within[place] = max(times, within.get(place, 0.0))
+        if in_loop and len(value.users) > 1 and len(branches & within.keys()) > 1 and value.is_loop and not value.is_kernel:
+            work = _work_of(value)
+            if work > _PART_EACH and (len(within) - 1) * work * value.size > _PART:
+                found.setdefault(value.var, f"computed in {len(within)} parts ({value.name} of {value.size} elements)")
+                value.is_kernel, places[value] = True, {number(value): 1.0}
         if value not in keys or value is not (same := equal[keys[value]])[0]:
             continue
         everywhere = {place: times for each in same for place, times in places[each].items()}

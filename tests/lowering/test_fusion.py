@@ -517,3 +517,17 @@ def test_barriers_beside_a_loop(loop, has_barriers, monkeypatch, tmp_path):
     np.testing.assert_allclose(compiled(X), expected, rtol=1e-4, atol=1e-6)
     placed = "fusion barrier: everything" in stablehlo(tmp_path)
     assert placed == (not (has_barriers and xla.BARRIER_DROPPER))
+
+
+def test_what_parts_in_a_loop_share_is_written():
+    """Each part is a branch, which LLVM does not vectorize there, and computes it again."""
+    def step(x):
+        a, b, c = x
+        shared = b / (1 + a * a) / (1 + b * b) / (1 + c * c) / (2 + a * c) / (3 + a * b)
+        return x - 0.1 * jnp.stack([shared * a, shared + b, c - shared])
+
+    x = np.ones((3, 100), np.float32)
+    found = barriers(lambda x: jax.lax.fori_loop(0, 9, lambda _, x: step(x), x), x)
+    assert [(var.aval.shape, why) for var, why in found.items()] == [((100,), "computed in 3 parts (div of 100 elements)")]
+    assert not barriers(step, x)
+    assert not barriers(lambda x: jax.lax.fori_loop(0, 9, lambda _, x: step(x), x), x[:, :10])

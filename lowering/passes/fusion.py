@@ -635,7 +635,8 @@ def _write_shared(values: list[_Value], found: dict[Any, str], in_loop: bool) ->
             else:
                 for place, times in places[user].items():
                     within[place] = max(times, within.get(place, 0.0))
-        if in_loop and len(value.users) > 1 and len(branches & within.keys()) > 1 and value.is_loop and not value.is_kernel:
+        is_shared = len(value.users) > 1 and len(branches & within.keys()) > 1
+        if in_loop and is_shared and value.name in ELEMENTWISE and value.is_loop and not value.is_kernel:
             work = _work_of(value)
             if work > _PART_EACH and (len(within) - 1) * work * value.size > _PART:
                 found.setdefault(value.var, f"computed in {len(within)} parts ({value.name} of {value.size} elements)")

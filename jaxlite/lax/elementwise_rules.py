@@ -244,7 +244,7 @@ def _pow_base(g, ans, x, y):
 
 def _pow_exponent(g, ans, x, y):
     """log(x) * ans, and 0 at x = 0."""
-    return shaping.convert(mul(g, mul(log(select_n(eq(x, const(0, x)), x, filled(1, x))), ans)), aval_of(ans).dtype, False)
+    return shaping.strong(mul(g, mul(log(select_n(eq(x, const(0, x)), x, filled(1, x))), ans)))
 
 
 def_jvp(e.pow_p, _pow_base, _pow_exponent)

@@ -117,11 +117,6 @@ def _t(x):
     return shaping.transpose(x, (*batch, rank - 1, rank - 2))
 
 
-def _strong(tangent):
-    """A tangent that has the dtype of its factor, as in JAX, also where that is weakly typed."""
-    return shaping.convert(tangent, aval_of(tangent).dtype, False)
-
-
 def _is_complex(x) -> bool:
     return dtypes.kind(aval_of(x).dtype) == "c"
 
@@ -209,7 +204,7 @@ def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any,
     inner = _solve_triangular(factor, _hermitian(dx, lower=True), left_side=True, lower=True)
     inner = _solve_triangular(factor, inner, lower=True, transpose_a=True, conjugate_a=True)
     half = e.select_n(places(inner, e.eq), inner, e.mul(inner, const(0.5, inner)))
-    return factor, _strong(_mm(factor, _triangle(half, lower=True)))
+    return factor, shaping.strong(_mm(factor, _triangle(half, lower=True)))  # as in JAX, whatever the factor is
 
 
 @triangular_solve_p.def_jvp
@@ -354,7 +349,7 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, 
     dq = e.add(_mm(q, e.sub(k, m)), c)
     # Q^H dA is M R, unless A is wide.
     dr = e.sub(_mm(_h(q), dx), _mm(k, r)) if columns > rows else _mm(e.sub(m, k), r)
-    return outs, [_strong(dq), _strong(_triangle(dr, lower=False)), *[zero_for(each) for each in order]]
+    return outs, [shaping.strong(dq), shaping.strong(_triangle(dr, lower=False)), *[zero_for(each) for each in order]]
 
 
 # --- eigenvalues -------------------------------------------------------------------------------------

@@ -158,6 +158,11 @@ def warn_of_lost_parts(old, new) -> None:
         source.warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning)
 
 
+def strong(operand):
+    """The operand without a weak type."""
+    return convert(operand, None, False)
+
+
 def convert(operand, new_dtype=None, weak_type: bool | None = None):
     """`convert_element_type` with control over the weak type; the operand itself if there is nothing to do."""
     if isinstance(operand, _DEVICE_TYPES):

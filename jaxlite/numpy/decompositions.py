@@ -122,7 +122,7 @@ def svd(a, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool 
     vectors = indexing.take_along_axis(vectors, parts.expand(order, -2), axis=-1)
     values = indexing.take_along_axis(values, order, axis=-1)
     signs = selection.where(values < 0, -1, 1)
-    return SVDResult(vectors, lax.neg(smaller), parts.strong(parts.adjoint(parts.columns_scaled(vectors, signs))))
+    return SVDResult(vectors, lax.neg(smaller), shaping.strong(parts.adjoint(parts.columns_scaled(vectors, signs))))
 
 
 @api

@@ -273,7 +273,7 @@ def inv(a):
 def _least_squares(a, b, rcond) -> tuple[Any, Any, Any, Any]:
     a, b = promote_dtypes_inexact(a, b)
     is_weak = aval_of(a).weak_type
-    a, b = map(parts.strong, (a, b))
+    a, b = map(shaping.strong, (a, b))
     is_vector = aval_of(b).ndim == 1
     if is_vector:
         b = parts.expand(b, 1)
@@ -344,7 +344,7 @@ def pinv(a, rtol=None, hermitian: bool = False, *, rcond=None):
     dtype = aval_of(a).dtype
     if not min(rows, columns):
         return shaping.full((*batch, columns, rows), 0, dtype)
-    return parts.strong(_pinv(a, 10.0 * max(rows, columns) * parts.epsilon(a) if rtol is None else rtol, hermitian))
+    return shaping.strong(_pinv(a, 10.0 * max(rows, columns) * parts.epsilon(a) if rtol is None else rtol, hermitian))
 
 
 @partial(custom_jvp, nondiff_argnums=(2,))

@@ -21,11 +21,6 @@ def inexact(name: str, *args):
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-def strong(x):
-    """The array without weak type."""
-    return shaping.convert(x, None, False)
-
-
 def matrices(name: str, a):
     """An argument of at least two axes, floating or complex."""
     a = inexact(name, a)

@@ -93,7 +93,7 @@ def norm(x, ord: Ord = None, axis: None | Ints | int = None, keepdims: bool = Fa
     >>> print(jnp.linalg.norm(jnp.array([3.0, 4.0])))
     5.0
     """
-    x = parts.strong(parts.inexact("norm", x))
+    x = shaping.strong(parts.inexact("norm", x))
     rank = x.ndim
     axes = canonical_axes(axis, rank)
     if axis is None and ord is None:
@@ -109,7 +109,7 @@ def norm(x, ord: Ord = None, axis: None | Ints | int = None, keepdims: bool = Fa
 @api
 def matrix_norm(x, /, *, keepdims: bool = False, ord: Ord = "fro"):
     """The norms of matrices (..., m, n); orders as in `norm`."""
-    x = parts.strong(parts.inexact("matrix_norm", x))
+    x = shaping.strong(parts.inexact("matrix_norm", x))
     return _matrix_norm(x, canonical_axes((-2, -1), x.ndim), keepdims, ord)  # type: ignore[arg-type]
 
 

@@ -62,11 +62,6 @@ def in_working_precision(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def strongly_typed(tangent):
-    """The tangent of a rule whose result has its dtype as an array has, also where all that it is made of is weakly typed."""
-    return lax.convert_element_type(tangent, aval_of(tangent).dtype)
-
-
 def polynomial(coefficients, x):
     """c0 + c1 x + c2 x^2 + ..., by Horner's rule. Its derivative is a polynomial too."""
     return lax.polynomial(x, coefficients, unroll=len(coefficients))

@@ -197,9 +197,7 @@ def _in_rows_to_unroll(step: _Step) -> float:
         return count * (_PADDED_WORK if eqn.invars[0].aval.dtype.kind == "f" else 1)
     if _reduces_few_rows(step):
         return count * (_ACROSS_WORK + step.values.costly.get(eqn.invars[0], 0.0))
-    if _reduces_across_rows(eqn, step.in_loop):
-        return count
-    is_slow = (_rounds_steps(eqn) or _reads_columns(eqn)
+    is_slow = (_reduces_across_rows(eqn, step.in_loop) or _rounds_steps(eqn) or _reads_columns(eqn)
                or step.name == "tile" and _row(eqn.invars[0].aval) in _TILED_ROW
                or step.name == "cholesky" and step.row in _FACTORED_ROW)
     return count if is_slow else 0.0

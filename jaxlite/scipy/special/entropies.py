@@ -6,8 +6,9 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
+from jaxlite.lax import shaping
 from jaxlite.numpy.api import check_arrays, float_api, promote_inexact, strong_arrays, strong_formula
-from jaxlite.scipy.arguments import floats, polynomial, strongly_typed
+from jaxlite.scipy.arguments import floats, polynomial
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
@@ -16,7 +17,7 @@ def _xlogy(x, y):
     return jnp.where((x == 0) & ~jnp.isnan(y), 0, x * jnp.log(y))
 
 
-_xlogy.defjvps(lambda t, out, x, y: strongly_typed(t * jnp.log(y)), lambda t, out, x, y: strongly_typed(t * (x / y)))
+_xlogy.defjvps(lambda t, out, x, y: shaping.strong(t * jnp.log(y)), lambda t, out, x, y: shaping.strong(t * (x / y)))
 
 
 @float_api
@@ -36,8 +37,8 @@ def _xlog1py(x, y):
     return jnp.where((x == 0) & ~jnp.isnan(y), 0, x * jnp.log1p(y))
 
 
-_xlog1py.defjvps(lambda t, out, x, y: strongly_typed(t * jnp.log1p(y)),
-                 lambda t, out, x, y: strongly_typed(t * (x / (1 + y))))
+_xlog1py.defjvps(lambda t, out, x, y: shaping.strong(t * jnp.log1p(y)),
+                 lambda t, out, x, y: shaping.strong(t * (x / (1 + y))))
 
 
 @float_api

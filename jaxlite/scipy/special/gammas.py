@@ -16,7 +16,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import as_array, broadcasts_inside, check_arrays, float_api, is_complex
-from jaxlite.scipy.arguments import floats, in_working_precision, polynomial, strongly_typed
+from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
 from jaxlite.transforms.derivatives import jvp
 
@@ -247,7 +247,7 @@ def _hurwitz_jvp(primals, tangents):
         change = change + slope * jnp.where(x < 1, jnp.nan, 1)  # where there is no sum
     if type(dq) is not SymbolicZero:
         change = change - dq * x * _hurwitz(x + 1, q)
-    return out, strongly_typed(change)
+    return out, shaping.strong(change)
 
 
 _hurwitz.defjvp(_hurwitz_jvp, symbolic_zeros=True)

@@ -5,6 +5,7 @@ that what else the machine does meets both. The least of each measure counts. A 
 three times in fresh processes; what is still above it then is no noise.
 
 Measures: CPU time of the compile, time of a call, temporaries of XLA. The last lines are geometric means and what misses.
+`--source` measures other programs: those of `benchmarks.written` have names, and the names of their fields mean all of a field.
 With `--off` there is a third side, jaxlite without fusion barriers: what part of a ratio is theirs?
 """
 
@@ -142,7 +143,7 @@ def ratio(best: Sequence[dict[str, float]], measure: str, side: int = 0) -> floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="+", help="seeds, or ranges of them: 7 20-39")
+    parser.add_argument("names", nargs="+", help="seeds, or ranges of them: 7 20-39; or what else the source names")
     parser.add_argument("--python", default=str(ROOT / ".venv-latest/bin/python"), help="an interpreter for jaxlite")
     parser.add_argument("--jax-python", default=str(ROOT / ".venv-jax-latest/bin/python"), help="an interpreter with jax")
     parser.add_argument("--off", action="store_true", help="measure jaxlite without fusion barriers as well")
@@ -158,7 +159,8 @@ def main() -> None:
     sides += [(options.python, "jaxlite", False)] if options.off else []
     ratios: dict[str, dict[str, float]] = {measure: {} for measure in BARS}
     missed: list[str] = []
-    for name in _names(options.names):
+    expand = getattr(source, "expand", lambda name: [name])
+    for name in [each for text in _names(options.names) for each in expand(text)]:
         label = f"{name} {getattr(source, 'family', lambda _: '')(name)}".strip()
         try:
             best, remark = measure(sides, options.source, name)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import jaxlite
-from benchmarks import bars, chart, fusion, operations, paired, programs, random_programs, run, sharded, worker
+from benchmarks import bars, chart, fusion, operations, paired, programs, random_programs, run, sharded, worker, written
 from benchmarks.bars import Figure, Verdict
 from benchmarks.latency_programs import LATENCY, OURS_ALONE, QUICK
 from benchmarks.sides import Measured, Side, same, seconds
@@ -281,6 +281,23 @@ def test_random_programs_are_the_same_in_each_process_and_of_all_families():
     for seed in (2, 25, 44):
         text, again = (str(jaxlite.make_jaxpr(f)(*args)) for f, args in (random_programs.make(seed)(ns) for _ in range(2)))
         assert text == again and len(text) > 300
+
+
+def test_written_programs_have_results_and_gradients():
+    ns = programs.Frontend(jaxlite, jaxlite.numpy, jaxlite.lax)
+    for name in written.expand("all") + written.expand("all.grad"):
+        function, arguments = written.make(name)(ns)
+        assert any(aval.size for aval in jaxlite.make_jaxpr(function)(*arguments).out_avals), name
+
+
+def test_a_field_and_all_are_names_of_their_programs():
+    fields = {written.family(name) for name in written.expand("all")}
+    assert "statistics" in fields and "kalman_filter" in written.expand("statistics")
+    assert sorted(name for field in fields for name in written.expand(field)) == sorted(written.PROGRAMS)
+    assert written.expand("kalman_filter.grad") == ["kalman_filter.grad"]
+    assert "viterbi.grad" not in written.expand("statistics.grad")
+    with pytest.raises(SystemExit, match="the fields are agents, algorithms"):
+        written.expand("kalman")
 
 
 def test_pairs_of_processes_take_turns(monkeypatch):

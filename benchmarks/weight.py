@@ -69,7 +69,8 @@ ALONE = {
     "compilation, devices, cache":  # records of compiles; programs found without lowering; choices that XLA:CPU makes badly
         "jaxlite/compilation/compile_report.py jaxlite/compilation/page.py jaxlite/compilation/profile_summary.py "
         "lowering/progress.py lowering/cache/shortcuts.py lowering/passes/barriers.py lowering/passes/fusion.py "
-        "lowering/passes/tables.py lowering/passes/unrolling.py",
+        "lowering/passes/library_reads.py lowering/passes/recomputed.py lowering/passes/tables.py lowering/passes/unrolling.py "
+        "lowering/passes/values.py",
 }
 
 

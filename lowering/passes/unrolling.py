@@ -37,7 +37,7 @@ import numpy as np
 
 from lowering.passes import products
 from lowering.passes.dce import live_parts
-from lowering.passes.fusion import PADDED_ROW, SEARCHED_ROW
+from lowering.passes.library_reads import SEARCHED_ROW
 from lowering.passes.operations import (
     COSTLY,
     ELEMENTWISE,
@@ -50,6 +50,7 @@ from lowering.passes.operations import (
     bodies,
     call_body,
 )
+from lowering.passes.recomputed import PADDED_ROW
 
 SHORT_LOOPS = ("--unroll-threshold=75", "--vectorizer-min-trip-count=8")
 SHIFTED_LOOPS = ("--unroll-threshold=150", "--vectorizer-min-trip-count=8")

@@ -679,14 +679,21 @@ def empty(shape, dtype, *, out_sharding=None):
 
 
 @boundary
-def as_filling(name: str, value, dtype, wrap: bool = True):
-    """A fill value for arrays of a dtype; of wide Python ints that do not fit, with `wrap`, the bits that do.
+def as_filling(name: str, value, dtype):
+    """A fill value for arrays of a dtype; of wide Python ints that do not fit, the bits that do.
 
-    Raises: TypeError for Python's complex numbers, if the dtype is real.
+    Raises: TypeError for Python's complex numbers, if the dtype is real; OverflowError for ints of more than 64 bits.
     """
+    if type(value) is int and dtypes.kind(dtype) in "iu" and not -(1 << 63) <= value < 1 << 64:
+        raise OverflowError(f"{name}: the Python int {value} has more than 64 bits")
     if type(value) is builtins.complex and dtypes.kind(dtype) in "iuf":
         raise TypeError(f"{name}: a real number is needed for the dtype {dtype}, not the 'complex' number {value}")
-    return fitted(value, dtype, wrap)
+    return fitted(value, dtype, wrap=True)
+
+
+def filling_aval(value) -> ShapedArray:
+    """The type that a fill value gives to an array without a dtype of its own; that of wide Python ints is the default."""
+    return aval_of(0 if type(value) is int else value)
 
 
 def full(shape, fill_value, dtype=None, *, sharding=None):
@@ -695,8 +702,12 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
     rules = dtypes.rules_of(dtype)
     if hasattr(rules, "full"):
         return rules.full(shape, fill_value, dtype)
-    if dtype is not None and not isinstance(dtype, dtypes.ExtendedDType):
+    weak = dtype is None and filling_aval(fill_value).weak_type
+    if dtype is None:
+        dtype = filling_aval(fill_value).dtype
+    elif not isinstance(dtype, dtypes.ExtendedDType):
         dtype = dtypes.check_user_dtype_supported(dtype, "full")
+    if not isinstance(dtype, dtypes.ExtendedDType):
         fill_value = as_filling("full", fill_value, dtype)
     aval = aval_of(fill_value)
     if isinstance(dtype, dtypes.ExtendedDType) and not isinstance(aval.dtype, dtypes.ExtendedDType):  # each word is the value
@@ -705,9 +716,7 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
         aval = fill_value.aval
     if aval.shape:
         raise TypeError(f"full must be called with scalar fill_value, got fill_value.shape {aval.shape}.")
-    weak = dtype is None and aval.weak_type and not (sharding is not None and is_eager())  # what is made of shards is strong
-    if dtype is None:
-        dtype = aval.dtype
+    weak = weak and not (sharding is not None and is_eager())  # what is made of shards is strong
     filled = broadcast_in_dim(convert(fill_value, dtype, weak), shape, ())
     return filled if sharding is None else placement.put_filled(filled, sharding)
 

@@ -474,7 +474,7 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     """An array of one value; an array as `fill_value` is broadcast."""
     check_arrays("full", fill_value)
     if dtype is None:
-        aval = aval_of(fill_value)
+        aval = shaping.filling_aval(fill_value)
         dtype, weak = aval.dtype, aval.weak_type and not _made_of_shards(device)
     else:
         dtype, weak = dtypes.check_user_dtype_supported(dtype, "full"), False
@@ -484,7 +484,7 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
 def _filled(name: str, fill_value, shape: Ints, dtype, weak: bool):
     if isinstance(dtype, dtypes.ExtendedDType) and not aval_of(fill_value).shape:
         return shaping.full(shape, fill_value, dtype)
-    fill_value = shaping.as_filling(name, fill_value, dtype, wrap=name == "full_like")
+    fill_value = shaping.as_filling(name, fill_value, dtype)
     shaping.warn_of_lost_parts(aval_of(fill_value).dtype, dtype)
     return _full(fill_value, shape, dtype, weak)
 

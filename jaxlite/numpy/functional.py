@@ -43,29 +43,31 @@ def _same_elements(a, b, equal_nan: bool):
 
 @boundary
 def array_equal(a1, a2, equal_nan: bool = False):
-    """Whether two arrays have one shape and equal elements."""
-    try:
-        a1, a2 = (as_array(each) if is_array_like(each) else np.asarray(each) for each in (a1, a2))
-        check_arrays("array_equal", a1, a2)
-        shapes = aval_of(a1).shape, aval_of(a2).shape
-    except (TypeError, ValueError):
+    """Whether two arrays have one shape and equal elements.
+
+    Raises: TypeError for what is no array, like texts; ValueError for None.
+    """
+    a1, a2 = _compared("array_equal", a1, a2)
+    if aval_of(a1).shape != aval_of(a2).shape:
         return shaping.full((), False)
-    return shaping.full((), False) if shapes[0] != shapes[1] else _same_elements(a1, a2, equal_nan=equal_nan)
+    return _same_elements(a1, a2, equal_nan=equal_nan)
 
 
 @boundary
 def array_equiv(a1, a2):
-    """Whether two arrays have equal elements after broadcasting."""
+    """Whether two arrays have equal elements after broadcasting. Raises: TypeError for what is no array, like texts."""
+    a1, a2 = _compared("array_equiv", a1, a2)
     try:
-        a1, a2 = (as_array(each) if is_array_like(each) else np.asarray(each) for each in (a1, a2))
-        check_arrays("array_equiv", a1, a2)
         shaping.broadcast_shapes(aval_of(a1).shape, aval_of(a2).shape)
-    except (TypeError, ValueError):
-        return shaping.full((), False)
-    try:
         return _same_elements(a1, a2, equal_nan=False)
-    except dtypes.TypePromotionError:  # of types of few bits, which nothing holds together
+    except (ValueError, dtypes.TypePromotionError):  # the latter of types of few bits, which nothing holds together
         return shaping.full((), False)
+
+
+def _compared(name: str, *values) -> list[Any]:
+    arrays = [value if is_array_like(value) else asarray(value) for value in values]
+    check_arrays(name, *arrays)
+    return [as_array(array) for array in arrays]
 
 
 # --- functions of functions --------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
 from typing import Any
@@ -290,6 +291,20 @@ def test_iota_and_full_of_every_dtype(name, x64):
     for got, want in ((line, range(5)), (grid, [[0, 1, 2]] * 2), (full, [[3, 3]] * 2), (like, [2, 2])):
         assert got.dtype == dtype and np.array_equal(np.asarray(got).astype(complex), want)
     assert empty.shape == (2, 0) and empty.dtype == dtype
+
+
+@pytest.mark.parametrize("value", [2**31, 2**40 + 5, -2**40 - 1, 2**63 + 3])
+def test_full_takes_the_bits_of_wide_python_ints(value):
+    bits = value % 2**32  # modular arithmetic: what a conversion between integer types of XLA keeps
+    want = np.array([bits, bits], np.uint32)
+    for make in (lax.full, jnp.full):
+        weak = make((2,), value)
+        assert weak.dtype == np.int32 and weak.weak_type
+        traced = jaxlite.jit(functools.partial(make, (2,), value))()
+        for got in (weak, traced, make((2,), value, np.int32), make((2,), value, np.uint32)):
+            np.testing.assert_array_equal(np.asarray(got).view(np.uint32), want)
+        with pytest.raises(OverflowError):
+            make((2,), 2**70)
 
 
 def test_full_takes_its_dtype_from_the_value():

@@ -36,7 +36,14 @@ def test_comparisons_of_other_things():
     assert not jnp.array_equal(np.ones(2), np.ones(3)) and not jnp.array_equiv(np.ones(2), np.ones(3))
     few = jnp.array([1, 2], jnp.int4)
     assert jnp.array_equiv(few, few) and not jnp.array_equiv(few, few.astype(int))  # they have no common type
-    assert jnp.array_equal([1, 2], [1, 2]) and not jnp.array_equal("a", np.ones(1))
+    assert jnp.array_equal([1, 2], [1, 2]) and not jnp.array_equal([1, 2], (1, 2, 3))
+    for compare in (jnp.array_equal, jnp.array_equiv):  # equal texts would not be found equal
+        with pytest.raises(TypeError):
+            compare("a", "a")
+        with pytest.raises(TypeError):
+            compare(np.array(["a"]), np.array(["a"]))
+        with pytest.raises(ValueError):
+            compare(None, 1)
     assert jnp.allclose(np.float32(1), np.float32(1.05), rtol=0.1) and not jnp.allclose(1.0, 1.05)
     with pytest.raises((TypeError, ValueError)):
         jnp.allclose(np.ones(2), np.ones(3))

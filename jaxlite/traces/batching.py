@@ -82,7 +82,7 @@ class BatchTracer(Tracer):
         return self.value.made_at() if isinstance(self.value, Tracer) else ""
 
     def __repr__(self) -> str:
-        return f"BatchTracer({self.aval})"
+        return f"VmapTracer(aval={self.aval}, batched={typeof(self.value)})"
 
 
 class spreading:

@@ -6,6 +6,7 @@ zero without an array, which rules propagate. The functions at the end of the fi
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -170,9 +171,10 @@ class JVPTracer(Tracer):
         return self.primal.made_at() if isinstance(self.primal, Tracer) else ""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(primal={self.primal}, tangent={self.tangent})"
+        return f"{type(self).__name__}(primal={self.primal!s}, tangent={self.tangent!s})"
 
-    # What the primal knows, this knows: control flow on concrete values works under differentiation.
+    # What the primal knows, this knows: control flow on concrete values works under differentiation. As in JAX, it does not
+    # become a float or a complex number: `math.sin(x)` would have no derivative, and nothing would say so.
 
     def known(self) -> Any:
         return self.primal.known() if isinstance(self.primal, Tracer) else self.primal
@@ -183,14 +185,11 @@ class JVPTracer(Tracer):
     def __int__(self) -> int:
         return int(self.primal)
 
-    def __float__(self) -> float:
-        return float(self.primal)
-
-    def __complex__(self) -> complex:
-        return complex(self.primal)
-
     def __index__(self) -> int:
-        return self.primal.__index__()
+        return operator.index(self.primal)
+
+    def item(self, *args: Any) -> Any:
+        return (self.primal if hasattr(self.primal, "item") else np.asarray(self.primal)).item(*args)
 
 
 _SCALARS = frozenset((int, float, complex))

@@ -122,6 +122,9 @@ class LinearizeTracer(JVPTracer):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return f"GradTracer(primal={self.primal!s}, typeof(tangent)={aval_of(self.tangent).str_short(short_dtypes=True)})"
+
 
 class LinearizeTrace(JVPTrace):
     """Applies primitives to primals under the trace around it, and stages what happens to tangents."""

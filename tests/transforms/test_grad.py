@@ -1,5 +1,7 @@
 """jvp, linearize, vjp, grad and their relatives: calling forms, nesting, errors, and the programs they make."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -257,6 +259,43 @@ def test_control_flow_of_python_sees_values():
 
 
 # --- programs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("convert", [float, complex, math.sin, math.floor, "{:.2f}".format, "%f".__mod__])
+@pytest.mark.parametrize("transform", [jax.grad, lambda f: lambda x: jax.jvp(f, (x,), (1.0,)), lambda f: lambda x: jax.vjp(f, x)])
+def test_a_differentiated_value_does_not_become_a_float(convert, transform):
+    """What is computed of the float would have no derivative: d x sin(x) would be sin(x)."""
+    with pytest.raises(TypeError):
+        transform(lambda x: (x, convert(x))[0])(1.0)
+
+
+def test_a_differentiated_value_may_be_looked_at():
+    near(jax.grad(lambda x: x[0] * x.item())(jnp.array([3.0])), [3.0])  # `item` says that a number of Python is wanted
+    near(jax.grad(lambda x: x[1] * x.item(1))(X), [0, X[1], 0])
+    near(jax.grad(lambda x: [x, 2 * x][int(x)])(1.0), 2)
+    assert jax.vjp(lambda n: "ab".index("b") + [10, 20][n], 1)[0] == 21
+    with pytest.raises(TypeError, match="index|integer"):
+        jax.grad(lambda x: [x, 2 * x][x])(1.0)
+
+
+def test_what_tracers_print():
+    seen = []
+
+    def look(x):
+        seen.append(repr(x))
+        return x
+
+    jax.grad(look)(1.0)
+    jax.grad(jax.grad(lambda x: look(x).sum()))(2.0)
+    jax.vmap(jax.vmap(look))(np.ones((2, 3), np.int32))
+    jax.vmap(lambda x: jax.jvp(look, (x,), (x,)), 1)(jnp.full((2, 3), 1.0))
+    assert seen == [  # as JAX 0.10.2 and 0.12 print them
+        "GradTracer(primal=1.0, typeof(tangent)=f32[])",
+        "GradTracer(primal=GradTracer(primal=2.0, typeof(tangent)=f32[]), typeof(tangent)=f32[])",
+        "VmapTracer(aval=int32[], batched=int32[3])",
+        "JVPTracer(primal=VmapTracer(aval=~float32[2], batched=~float32[2,3]), "
+        "tangent=VmapTracer(aval=~float32[2], batched=~float32[2,3]))",
+    ]
 
 
 def test_jaxpr_of_a_gradient():

@@ -337,6 +337,21 @@ def test_loggamma_of_complex_numbers(x64):
         np.testing.assert_allclose(slope(z), oracle.digamma(z), rtol=1e-12)
 
 
+def test_gamma_of_complex_numbers(x64):
+    rng = np.random.default_rng(1)
+    near_poles = rng.integers(-19, 1, 60) + 1e-3 * (rng.normal(size=60) + 1j * rng.normal(size=60))
+    z = np.concatenate([near_poles, rng.uniform(-5, 20, 60) + 1j * rng.uniform(-20, 20, 60), rng.uniform(-1, 1, 9) + 45j])
+    for dtype, tol in ((np.complex64, 3e-5), (np.complex128, 1e-13)):
+        narrow = z.astype(dtype)
+        np.testing.assert_allclose(special.gamma(jnp.array(narrow)), oracle.gamma(narrow.astype(complex)), rtol=tol)
+        poles = special.gamma(jnp.array([0, -1, -2, -30, complex(-7, -0.0)], dtype))
+        assert np.isnan(np.real(poles)).all() and np.isnan(np.imag(poles)).all()
+        assert special.gamma(jnp.array(1e30j, dtype)) == 0
+    point = -1.5 - 0.3j
+    slope = jaxlite.grad(special.gamma, holomorphic=True)(point)
+    np.testing.assert_allclose(slope, oracle.gamma(point) * oracle.digamma(point), rtol=1e-12)
+
+
 @pytest.mark.parametrize("fun", [special.xlogy, special.xlog1py])
 def test_a_factor_of_a_batch_does_not_repeat_the_logarithm(fun):
     jaxpr = str(jaxlite.make_jaxpr(jaxlite.vmap(fun, in_axes=(0, None)))(np.zeros((9, 4), np.float32), np.ones(4, np.float32)))

@@ -262,7 +262,8 @@ def test_control_flow_of_python_sees_values():
 
 
 @pytest.mark.parametrize("convert", [float, complex, math.sin, math.floor, "{:.2f}".format, "%f".__mod__])
-@pytest.mark.parametrize("transform", [jax.grad, lambda f: lambda x: jax.jvp(f, (x,), (1.0,)), lambda f: lambda x: jax.vjp(f, x)])
+@pytest.mark.parametrize("transform", [
+    jax.grad, lambda f: lambda x: jax.jvp(f, (x,), (1.0,)), lambda f: lambda x: jax.vjp(f, x)])
 def test_a_differentiated_value_does_not_become_a_float(convert, transform):
     """What is computed of the float would have no derivative: d x sin(x) would be sin(x)."""
     with pytest.raises(TypeError):

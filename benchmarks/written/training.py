@@ -255,7 +255,7 @@ def spline_flow(jax, jnp, x, widths, heights, slopes):
     def layer(state, t):
         x, log_det = state
         widths, heights, slopes = t
-        w, h = 0.01 + 0.9 * jax.nn.softmax(widths), 0.01 + 0.9 * jax.nn.softmax(heights)
+        w, h = 0.05 + 0.5 * jax.nn.softmax(widths), 0.05 + 0.5 * jax.nn.softmax(heights)
         xs, ys = jnp.pad(jnp.cumsum(w), (1, 0)), jnp.pad(jnp.cumsum(h), (1, 0))
         d = jnp.pad(0.1 + jax.nn.softplus(slopes), 1, constant_values=1.0)
         i = jnp.clip(jnp.searchsorted(xs, x) - 1, 0, 9)

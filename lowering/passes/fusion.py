@@ -34,7 +34,7 @@ from lowering.passes import library_reads, products, recomputed
 from lowering.passes.operations import LOOPS, REDUCTIONS, VIEWS, bodies
 from lowering.passes.values import MOST_KERNELS, NEAR, SLICES, Kernels, Value, collect, count_copies, kind_of, traffic
 
-_GATHERING = REDUCTIONS | {"gather"}
+_NOT_STRETCHING = REDUCTIONS | {"gather", "pad"}  # XLA fuses costly values into these, even if they are larger
 _STACKING = SimpleNamespace(primitive=SimpleNamespace(name="copy"))  # what puts a result of a turn into a stack
 
 _BLOW_UP = 1.3  # emitted instructions for each one of the program that are nothing to worry about
@@ -191,7 +191,7 @@ def _kernels(value: Value) -> tuple[Kernels, bool]:
     users, written = value.users, value.is_result
     kernels: Kernels = {}
     for user in users:
-        if not user.is_loop or (value.is_costly and user.size > value.size and user.name not in _GATHERING):
+        if not user.is_loop or (value.is_costly and user.size > value.size and user.name not in _NOT_STRETCHING):
             written = True
         elif user.shape == value.shape or user.name == "transpose":
             if len(users) == 1:

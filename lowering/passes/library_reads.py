@@ -18,6 +18,7 @@ _PARTS = SLICES | {"concatenate", "pad", "real", "imag"}
 _SEARCHED, _SEARCHED_EACH = 400, 5  # operations that are worth a kernel beside a search, and more than so many for an element,
 SEARCHED_ROW, _SEARCHED_WORK = 12, 200  # and for a row of more than so many elements; LLVM unrolls shorter ones
 
+
 def write(values: list[Value], found: dict[Any, str], in_loop: bool) -> None:
     """Add the barriers of a program to those that are `found`; `in_loop`, it is the body of a loop, or in one."""
     _write_rounded(values, found)

@@ -7,12 +7,13 @@ docs/fusion.md has the measurements.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
 from lowering.passes import products
 from lowering.passes.operations import ELEMENTWISE, FUSIBLE, MOVES, REDUCTIONS
-from lowering.passes.values import CONE, MANY_BITS, MOST_KERNELS, SLICES, Value, is_complex, traffic, work_of
+from lowering.passes.values import CONE, MANY_BITS, MOST_KERNELS, SLICES, Value, cone_of, is_complex, traffic, work_of
 
 _COMPLEX = frozenset(
     "exp exp2 expm1 log log1p sin cos tan sinh cosh tanh logistic sqrt rsqrt pow asin acos asinh acosh".split())
@@ -27,15 +28,21 @@ _REPEATED_MOST = 1000  # operations for an element that is computed again, at mo
 _REPEATED_SCALAR = 4000  # operations that are worth a kernel for a scalar
 _REPEATED_FACTOR = 16000  # for a factor of an outer product, and where other kernels read it anyway:
 _REPEATED_IF_WRITTEN = 4000
-_PADDED, PADDED_ROW = 4096, 64  # elements of an array, and of its row that LLVM unrolls as a whole and so without branches
+_LARGE, PADDED_ROW = 4096, 64  # elements of an array, and of its row that LLVM unrolls as a whole and so without branches
 _SHARED, _SHARED_EACH = 10_000, 13  # operations that parts do again, which are worth a kernel, and those of an exponential
+_PADDED, _PADDED_EACH = (10_000, 1500), (6, 3)  # the same for what several pads read, outside of loops and in them,
+_TRAFFIC = 5, 3  # and for what its kernel writes and reads
+_UNROLLED = 32  # operations for an element of a row that LLVM unrolls as a whole, with all that is computed of it
+_PEELED, _CHEAP = (13, 25), 2  # cheap operations for an element, beside whose two pads at the ends of rows LLVM makes vectors
 _PART, _PART_EACH = 3000, 30  # the same for parts of a concatenation in a loop, and for an element in all
 _first = itemgetter(0)
+
 
 def write(values: list[Value], found: dict[Any, str], in_loop: bool) -> None:
     """Add the barriers of a program to those that are `found`; `in_loop`, it is the body of a loop, or in one."""
     _write_counters(values, found)
     _write_bits(values, found)
+    _write_padded(values, found, in_loop)
     _write_shared(values, found, in_loop)
     _write_repeated(values, found, in_loop)
     _write_complex(values, found)
@@ -151,7 +158,7 @@ def _write_shared(values: list[Value], found: dict[Any, str], in_loop: bool) -> 
                 parts = [number(user, index) for index, part in enumerate(user.joined) if part is value]
                 branches.update(parts if value.var.aval.shape[-1:] == user.var.aval.shape[-1:] else ())
                 within.update(dict.fromkeys(parts, 1.0))
-            elif user.name == "pad" and user.size > _PADDED and user.var.aval.shape[-1] > PADDED_ROW:
+            elif user.name == "pad" and user.size > _LARGE and user.var.aval.shape[-1] > PADDED_ROW:
                 within[number(user)] = 1.0
             elif user.name in _OTHER_PLACES:
                 part = user.size / max(1, value.size) / (2 if user.name == "gather" else 1)  # which takes longer anyway
@@ -174,6 +181,47 @@ def _write_shared(values: list[Value], found: dict[Any, str], in_loop: bool) -> 
             for each in same if len(same) > 1 else (_only_reader(value),):
                 found.setdefault(each.var, f"computed {times:.3g} times ({value.name} of {value.size} elements)")
                 each.is_kernel, places[each] = True, {number(each): 1.0}
+
+
+def _write_padded(values: list[Value], found: dict[Any, str], in_loop: bool) -> None:
+    """Put barriers behind values that several pads read, such as differences of fluxes, and derivatives of differences.
+
+    Each pad is a branch that computes its operand. LLVM makes no vectors of two of them, or it computes both for all elements.
+    """
+    pads: dict[Value, set[Value]] = {}
+    least_each, least = _PADDED_EACH[in_loop], _PADDED[in_loop]
+    for value in reversed(values):
+        readers = pads[value] = set()
+        for user in value.users:
+            if user.name == "pad" and user.is_loop:
+                readers.add(user)
+            elif user.name in ELEMENTWISE and user.size == value.size and not user.is_kernel:
+                readers |= pads[user]
+        if len(readers) < 2 or value.name not in ELEMENTWISE or not value.is_loop or value.is_kernel or not value.size:
+            continue
+        steps = [each for each in cone_of(value) if each.name in ELEMENTWISE]
+        work = sum(each.run * min(each.size, value.size) for each in steps) / value.size
+        again = (len(readers) - 1) * work
+        if work <= _UNROLLED and _make_short_rows(readers) or (
+                _PEELED[0] <= work < _PEELED[1] and max(each.run for each in steps) <= _CHEAP and _are_at_ends(readers)):
+            pads[value] = set()  # it is fast as it is, and with it all that it is computed of
+        elif work >= least_each and again > _TRAFFIC[in_loop] * traffic(value) and again * value.size > least:
+            found.setdefault(value.var, f"padded {len(readers)} times ({value.name} of {value.size} elements)")
+            value.is_kernel, pads[value] = True, set()
+
+
+def _make_short_rows(pads: set[Value]) -> bool:
+    """Whether each of them is another part of short rows, which LLVM unrolls as a whole."""
+    shape = next(iter(pads)).var.aval.shape
+    starts = sorted({pad.eqn.params["padding_config"][-1] for pad in pads})
+    return shape[-1] <= PADDED_ROW and len(starts) == len(pads) and all(
+        low + (shape[-1] - low - high) <= after for (low, high, _), (after, _, _) in pairwise(starts))
+
+
+def _are_at_ends(pads: set[Value]) -> bool:
+    """Whether they are two that add an element to rows, one of them at the start and the other at the end."""
+    *others, lasts = zip(*[pad.eqn.params["padding_config"] for pad in pads], strict=True)
+    return sorted(lasts) == [(0, 1, 0), (1, 0, 0)] and not any(any(config) for axis in others for config in axis)
 
 
 def _only_reader(value: Value) -> Value:

@@ -139,17 +139,21 @@ def kind_of(value: Value) -> tuple[Any, ...]:
             frozenset([(each.name, each.shape) for each in value.users]))
 
 
-def work_of(value: Value) -> float:
-    """The work for each element of a value, from what is in memory."""
-    pending, seen, work = [value], {value}, 0.0
+def cone_of(value: Value) -> list[Value]:
+    """A value and what it is computed from, back to what is in memory; not all of it if that is much."""
+    cone, pending, seen = [], [value], {value}
     while pending and len(seen) <= CONE:
-        each = pending.pop()
-        work += each.run * each.size
+        cone.append(each := pending.pop())
         for operand in each.operands:
             if not operand.is_kernel and operand not in seen:
                 seen.add(operand)
                 pending.append(operand)
-    return work / value.size
+    return cone
+
+
+def work_of(value: Value) -> float:
+    """The work for each element of a value, from what is in memory."""
+    return sum(each.run * each.size for each in cone_of(value)) / value.size
 
 
 def traffic(value: Value) -> float:

@@ -202,6 +202,26 @@ def test_gradients_of_a_scan_compute_cheap_arithmetic_again():
     assert "tanh" not in [eqn.primitive.name for eqn in backward.params["jaxpr"].jaxpr.eqns]
 
 
+def test_gradients_of_a_loop_slice_constants_again():
+    """Of a column, a turn keeps its number."""
+    a = np.random.default_rng(0).standard_normal((20, 5))
+
+    def by_loop(a, w):
+        return jnp.sum(lax.fori_loop(0, 5, lambda j, w: w * jnp.sin(a[:, j]) * (a[:, j] @ w) ** 2, w))
+
+    def unrolled(a, w):
+        for j in range(5):
+            w = w * jnp.sin(a[:, j]) * (a[:, j] @ w) ** 2
+        return jnp.sum(w)
+
+    w = np.linspace(0.5, 1.0, 20)
+    for found, expected in zip(jax.grad(by_loop, (0, 1))(a, w), jax.grad(unrolled, (0, 1))(a, w), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    plain = lambda a, w: lax.fori_loop(0, 5, lambda j, w: jnp.sin(w * a[:, j]), w).sum()
+    forward, _ = scans(jax.make_jaxpr(jax.grad(plain))(a, w).jaxpr)
+    assert sorted(var.aval.shape for var in forward.outvars) == [(), (5,), (5, 20), (5, 20), (20,)]
+
+
 def test_gradient_of_a_linear_scan_keeps_nothing():
     jaxpr = jax.make_jaxpr(jax.grad(lambda x: lax.scan(lambda c, _: (c * 2.0, None), x, None, length=5)[0]))(1.0).jaxpr
     assert all(not var.aval.shape for eqn in scans(jaxpr) for var in eqn.outvars)

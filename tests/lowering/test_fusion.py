@@ -434,7 +434,48 @@ def test_what_two_pads_read_is_written_unless_rows_are_unrolled(columns, is_writ
         return jnp.sum(jax.nn.silu(x[:, :columns]) * x[:, columns:])
 
     reasons = barriers(jax.grad(gated), np.ones((300, 2 * columns), np.float32)).values()
-    assert any(why.startswith("computed 2 times (logistic ") for why in reasons) == is_written, reasons
+    assert any(why.startswith("padded 2 times (logistic ") for why in reasons) == is_written, reasons
+
+
+def flux_step(flux, paddings):
+    """A step of a conservation law: what leaves a cell enters its neighbour."""
+    def step(x):
+        moved = flux(x[:, 1:] - x[:, :-1])
+        return x + sum((-1) ** n * jnp.pad(moved, ((0, 0), padding)) for n, padding in enumerate(paddings))
+
+    return step
+
+
+def polynomial(steps):
+    def flux(d):
+        for step in range(steps):
+            d = d * d + step
+        return d
+
+    return flux
+
+
+@pytest.mark.parametrize("flux, paddings, shape, in_loop, outside", [
+    (jnp.tanh, [(1, 0), (0, 1)], (48, 48), True, True),
+    (polynomial(3), [(1, 0), (0, 1)], (48, 48), True, True),
+    (polynomial(3), [(1, 0), (0, 1)], (20, 48), True, False),  # little that is computed once
+    (polynomial(7), [(1, 0), (0, 1)], (100, 100), False, False),  # LLVM takes the first and last turns out of the loop
+    (polynomial(7), [(1, 0), (0, 1), (1, 0)], (100, 100), True, True),
+    (jnp.tanh, [(1, 0)], (48, 48), False, False),
+    (jnp.tanh, [(1, 0), (0, 1)], (4, 10), False, False),
+])
+def test_what_several_pads_read_is_computed_once(flux, paddings, shape, in_loop, outside):
+    step, x = flux_step(flux, paddings), np.ones(shape, np.float32)
+    for f, is_written in ((step, outside), (lambda x: jax.lax.fori_loop(0, 9, lambda _, x: step(x), x), in_loop)):
+        reasons = list(barriers(f, x).values())
+        assert [why.startswith("padded ") for why in reasons] == [True] * is_written, reasons
+
+
+def test_what_pads_of_short_rows_read_is_written_if_it_is_much():
+    gated = lambda activation: lambda x: jnp.sum(activation(x[:, :32]) * x[:, 32:])
+    for activation, is_written in ((jax.nn.silu, False), (jax.nn.gelu, True)):
+        reasons = barriers(jax.grad(gated(activation)), np.ones((300, 64), np.float32)).values()
+        assert any(why.startswith("padded 2 times") for why in reasons) == is_written, reasons
 
 
 def test_what_is_computed_of_a_costly_function_alone_is_written_with_it():

@@ -1,4 +1,4 @@
-"""What the loop of tangents of a `scan` computes again: cheap arithmetic on what the primal loop saves anyway, or on less.
+"""What the loop of tangents of a `scan` computes again: cheap arithmetic and slices of what the primal loop saves anyway.
 
 A saved value is written in each step and read back, from a stack that seldom fits in a cache. Rules of derivatives need
 `1 - y * y` beside `y`, or `2 * d` and `m * d`, where `d` itself is a difference of rows of a smaller array.
@@ -17,7 +17,7 @@ _COSTS = {
     **dict.fromkeys("add sub mul neg add_any max min abs sign and or not xor eq ne lt le gt ge select_n convert_element_type "
                     "integer_pow one_minus_square square".split(), 1.0),
     **dict.fromkeys("broadcast_in_dim reshape squeeze".split(), 0.0),
-    "div": 6.0, "sqrt": 4.0, "rsqrt": 4.0,
+    "dynamic_slice": 1.0, "div": 6.0, "sqrt": 4.0, "rsqrt": 4.0,
 }  # fmt: skip
 _MOST = 16.0  # operations for an element that take less time than to save it and to read it
 

@@ -6,13 +6,12 @@ This is the decorator. What a call does: `jaxlite.compilation.dispatch`.
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jaxlite.compilation.dispatch import jit_p, jitted_of, make_call_path, opened, says_shardings, spread
-from jaxlite.compilation.options import NOT_A_FUNCTION, Options, check_callable, resolve, signature_of
+from jaxlite.compilation.options import Options, check_callable, resolve, signature_of
 from jaxlite.core import config, source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, derived, eval_jaxpr
@@ -71,12 +70,6 @@ def jit(fun: Callable[..., Any] = NOT_SPECIFIED, /, *, in_shardings: Any = None,
     if device is not None or backend is not None:
         source.warn("jit: the arguments `device` and `backend` are deprecated; use jax.device_put(x, device), or "
                     "`out_shardings` and the like", DeprecationWarning)
-    if isinstance(fun, staticmethod):
-        raise TypeError(f"staticmethod arguments are not supported, got {fun}")
-    flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
-    if flags & NOT_A_FUNCTION:
-        kind = "generator" if flags & inspect.CO_GENERATOR else "coroutine"
-        raise TypeError(f"Expected a function, got a {kind} function: {fun}")
     static: tuple[Any, Any] = ((), ())
     donate: tuple[Any, Any] = ((), ())
     if not (static_argnums is None and static_argnames is None and donate_argnums is None and donate_argnames is None):

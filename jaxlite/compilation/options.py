@@ -148,9 +148,15 @@ def infer_argnums_and_argnames(signature: inspect.Signature, argnums: Any, argna
 
 
 def check_callable(fun: Any) -> None:
-    """Raises TypeError for what cannot be called."""
+    """Raises TypeError for what cannot be called, or would return a generator or a coroutine."""
+    if isinstance(fun, staticmethod):
+        raise TypeError(f"staticmethod arguments are not supported, got {fun}")
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}")
+    flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
+    if flags & NOT_A_FUNCTION:
+        kind = "generator" if flags & inspect.CO_GENERATOR else "coroutine"
+        raise TypeError(f"Expected a function, got a {kind} function: {fun}")
 
 
 def parameter_names(fun: Callable[..., Any]) -> tuple[list[str], str]:

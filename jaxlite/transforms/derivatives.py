@@ -163,6 +163,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False, in_nzs: Any =
     >>> push(1.0)
     Array(6., dtype=float32, weak_type=True)
     """
+    check_callable(fun)
     leaves, tree = tree_flatten(primals)
     flat = _Flat(fun, tree, _debug("linearize", fun), has_aux)
     varied = marks_of("linearize", "in_nzs", True if in_nzs is None else in_nzs, tree)
@@ -585,6 +586,7 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
     Args:
       primals: arguments, or things with a shape and a dtype; only their types matter.
     """
+    check_callable(fun)
     leaves, tree = tree_flatten(primals)
     avals = [abstract(leaf) for leaf in leaves]
     flat = _Flat(fun, tree, _debug("linear_transpose", fun))

@@ -407,10 +407,23 @@ def test_jacrev_of_integers_and_of_complex_outputs():
         jax.jacrev(jnp.abs, holomorphic=True)(1j)
 
 
-@pytest.mark.parametrize("transform", [jax.vmap, jax.grad, lambda f: jax.vjp(f, 1.0), lambda f: jax.jvp(f, (1.0,), (1.0,))])
+@pytest.mark.parametrize("transform", [
+    jax.vmap, jax.grad, jax.jacfwd, jax.hessian, jax.pmap, lambda f: jax.vjp(f, 1.0), lambda f: jax.jvp(f, (1.0,), (1.0,)),
+    lambda f: jax.linearize(f, 1.0), lambda f: jax.linear_transpose(f, 1.0)])
 def test_what_is_no_function_is_refused(transform):
+    def generate(x):
+        yield x
+
+    async def wait(x):
+        return x
+
     with pytest.raises(TypeError, match="Expected a callable value, got 3"):
         transform(3)
+    for made, kind in ((generate, "generator"), (wait, "coroutine")):
+        with pytest.raises(TypeError, match=f"Expected a function, got a {kind} function"):
+            transform(made)
+    with pytest.raises(TypeError, match="staticmethod arguments are not supported"):
+        transform(staticmethod(jnp.sin))
 
 
 @pytest.mark.parametrize("transform", [jax.grad, jax.value_and_grad, jax.jacfwd, jax.jacrev, jax.hessian])

@@ -19,7 +19,8 @@ _COSTS = {
     **dict.fromkeys("broadcast_in_dim reshape squeeze".split(), 0.0),
     "dynamic_slice": 1.0, "div": 6.0, "sqrt": 4.0, "rsqrt": 4.0,
 }  # fmt: skip
-_MOST = 16.0  # operations for an element that take less time than to save it and to read it
+_MOST, _MOST_IN_SHORT_ROWS = 16.0, 2.5  # operations for an element that take less time than to save it and to read it
+_SHORT_ROW = range(2, 8)  # elements of a row that are not computed in vectors
 
 
 class _Choice:
@@ -34,10 +35,10 @@ class _Choice:
     def cone(self, var: Any) -> tuple[frozenset[Any], float]:
         """What would have to be saved besides to compute a variable by cheap equations, and the operations for an element."""
         pending, results, leaves, work = [var], {var}, set[Any](), 0.0
-        while pending and work <= _MOST * var.aval.size:
+        while pending and work <= _most(var) * var.aval.size:
             each = pending.pop()
             eqn = self.makers[each]
-            work += _COSTS[eqn.primitive.name] * each.aval.size
+            work += _cost(eqn) * each.aval.size
             for atom in eqn.invars:
                 size = atom.aval.size
                 if type(atom) is not Var or atom in self.free or atom in self.saved or atom in results:
@@ -59,9 +60,11 @@ class _Choice:
             if var in self.again:
                 continue
             leaves, work = self.cone(var)
-            if work <= _MOST and not leaves:
+            if work > _most(var):
+                continue
+            if not leaves:
                 self._compute(var, work)
-            elif work <= _MOST:
+            else:
                 groups[leaves].append((var, work))
         for leaves, members in groups.items():
             if sum(map(_bytes, leaves)) < sum(_bytes(var) for var, _ in members):
@@ -73,6 +76,14 @@ class _Choice:
     def _compute(self, var: Any, work: float) -> None:
         self.again[var] = work
         self.saved.remove(var)
+
+
+def _cost(eqn: Any) -> float:
+    return _COSTS["div" if eqn.primitive.name == "integer_pow" and eqn.params["y"] < 0 else eqn.primitive.name]
+
+
+def _most(var: Any) -> float:
+    return _MOST_IN_SHORT_ROWS if var.aval.shape[-1:] and var.aval.shape[-1] in _SHORT_ROW else _MOST
 
 
 def _is_cheap(eqn: Any) -> bool:

@@ -175,12 +175,8 @@ def test_batches_of_long_scans_with_costly_functions_have_vectors_as_columns(ste
     assert [eqn.primitive.name for eqn in scan.params["jaxpr"].jaxpr.eqns].count("transpose") == turns
 
 
-@pytest.mark.parametrize("columns, kept", [(8, []), (6, [(3, 4, 4, 1)])])
-def test_gradients_of_a_scan_compute_cheap_arithmetic_again(columns, kept):
-    """Of the attractions of all pairs, a step keeps the positions and the distances; of `tanh`, what it gives.
-
-    What takes a few operations in short rows, which are no vectors, is kept.
-    """
+def test_gradients_of_a_scan_compute_cheap_arithmetic_again():
+    """Of the attractions of all pairs, a step keeps the positions and the distances; of `tanh`, what it gives."""
     masses = np.array([1.0, 2.0, 0.5, 1.5])
 
     def step(x, _):
@@ -196,14 +192,25 @@ def test_gradients_of_a_scan_compute_cheap_arithmetic_again(columns, kept):
             x, _ = step(x, None)
         return jnp.sum(x)
 
-    x = np.random.default_rng(0).standard_normal((4, columns))
+    x = np.random.default_rng(0).standard_normal((4, 6))
     np.testing.assert_allclose(jax.grad(by_scan)(x), jax.grad(unrolled)(x), rtol=1e-12)
     direction = np.cos(x)
     along = lambda fun: jax.jvp(jax.grad(fun), (x,), (direction,))[1]
     np.testing.assert_allclose(along(by_scan), along(unrolled), rtol=1e-12)
     forward, backward = scans(jax.make_jaxpr(jax.grad(by_scan))(x).jaxpr)
-    assert sorted(var.aval.shape for var in forward.outvars[1:]) == [(3, 4, 4), *kept, *[(3, 4, columns)] * 2]
+    assert sorted(var.aval.shape for var in forward.outvars[1:]) == [(3, 4, 4), (3, 4, 4, 1), (3, 4, 6), (3, 4, 6)]
     assert "tanh" not in [eqn.primitive.name for eqn in backward.params["jaxpr"].jaxpr.eqns]
+
+
+@pytest.mark.parametrize("columns, kept", [(8, []), (3, [(3, 4, 4, 3)])])
+def test_gradients_of_a_scan_keep_what_short_rows_would_compute_slowly(columns, kept):
+    def step(x, _):
+        d = x[None] - x[:, None]
+        return x + 0.1 * jnp.sum(d * d * (d - 3.0) * (2.0 - d), 1), None
+
+    gradient = jax.grad(lambda x: jnp.sum(lax.scan(step, x, None, length=3)[0]))
+    forward, _ = scans(jax.make_jaxpr(gradient)(np.ones((4, columns))).jaxpr)
+    assert [var.aval.shape for var in forward.outvars[1:]] == [*kept, (3, 4, columns)]
 
 
 def test_gradients_of_a_loop_slice_constants_again():

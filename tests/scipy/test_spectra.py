@@ -38,6 +38,12 @@ def test_segments(options, x64):
         close(signal.stft(COMPLEX.T, axis=0, **options), reference.stft(COMPLEX.T, axis=0, **options))
 
 
+def test_segments_have_256_values_by_default(x64):
+    x = np.sin(np.arange(700.0))
+    close(signal.welch(x), reference.welch(x))
+    close(signal.csd(x, x[::-1]), reference.csd(x, x[::-1]))
+
+
 @pytest.mark.parametrize("options", [
     {"average": "median"}, {"scaling": "spectrum", "detrend": False, "nfft": 21}, {"nperseg": 60}])
 def test_densities(options, x64):

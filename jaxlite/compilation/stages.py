@@ -158,6 +158,11 @@ class Traced(_Stage):
         """The abstract values of the result."""
         return self.out_tree.unflatten(self._program.closed.out_avals)
 
+    @property
+    def effects(self) -> frozenset[Any]:
+        """The effects of the program, such as printing: none if it only computes."""
+        return frozenset(self._program.closed.effects)
+
     @boundary
     def lower(self, *, lowering_platforms: tuple[str, ...] | None = None) -> Lowered:
         """Lower to StableHLO.

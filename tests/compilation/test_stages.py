@@ -59,7 +59,9 @@ def test_types(jitted, traced, lowered, compiled):
 
 
 def test_traced(traced):
-    assert traced.fun_name == "axpy"
+    assert traced.fun_name == "axpy" and traced.effects == frozenset()
+    printing = jaxlite.jit(lambda x: jaxlite.debug.print("{}", x, ordered=True)).trace(1.0)
+    assert len(printing.effects) == 1 and printing.effects == frozenset(printing.jaxpr.effects)
     assert [eqn.primitive.name for eqn in traced.jaxpr.eqns][-1] == "add"
     assert "add" in str(traced.jaxpr)
     assert [aval.shape for aval in traced.jaxpr.in_avals] == [(3,), (3,), ()]

@@ -72,11 +72,12 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
     values: list[Value] = []
     env: dict[Any, Value] = {}
 
-    def visit(eqn: Any) -> None:
+    def visit(eqn: Any, known: Mapping[Any, Value]) -> None:
         for body in bodies(eqn):
             _region(body, found, shifted, seen, in_loop or eqn.primitive.name in LOOPS,
                     eqn.params["num_carry"] if eqn.primitive.name == "scan" else None)
-        if products.is_better_turned(eqn):
+        left = known.get(eqn.invars[0]) if eqn.invars else None
+        if products.is_better_turned(eqn, left.eqn if left is not None and left.name == "transpose" else None):
             found[eqn.outvars[0]] = f"a product that is faster in the other order ({eqn.outvars[0].aval.size} elements)"
 
     collect(jaxpr, env, values, shifted, visit)

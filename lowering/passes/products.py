@@ -27,17 +27,25 @@ _FEW = 32  # columns up to which nearly nothing is copied, rows up to which the 
 _LARGE = 8192  # elements of a result that are worth another order where nothing else is won
 _COPIED = 131072  # elements of an operand that are worth another order, so that they are not copied
 _WORK = 1 << 17  # products of two elements that are worth two more kernels, where nothing takes the transpose in
+_WORK_TRANSPOSED = 1 << 15  # those that are worth one, where the program itself transposes the first operand
 _NUMBERS = "dot_dimension_numbers"
 
 
-def is_better_turned(eqn: Any) -> bool:
-    """Whether an equation is such a product, which its rule does not turn."""
+def is_better_turned(eqn: Any, transposed: Any = None) -> bool:
+    """Whether an equation is such a product, which its rule does not turn.
+
+    Args: `transposed` the equation whose result is the first operand, if that is a transposition: XLA takes it in.
+    """
     if eqn.primitive.name != "dot_general":
         return False
     from lowering.rules.dot import turns_small  # loaded with the program's own rules
 
     (contract, of_other), (batch, of_others) = eqn.params["dimension_numbers"]
     x, y, out = (atom.aval for atom in (*eqn.invars, *eqn.outvars))
+    if transposed is not None and not batch and transposed.outvars[0].aval.shape == x.shape:  # not a view of it
+        x, contract = transposed.invars[0].aval, tuple(transposed.params["permutation"][axis] for axis in contract)
+        if type(out.size) is not int or count(eqn) < _WORK_TRANSPOSED:
+            return False
     if out.dtype not in ("float32", "float64") or not x.dtype == y.dtype == out.dtype or not _is_leading((*batch, *contract)):
         return False
     precision = eqn.params.get("precision")
@@ -46,21 +54,21 @@ def is_better_turned(eqn: Any) -> bool:
     if not all(type(extent) is int for extent in (*x.shape, *y.shape)):
         return False
     first = len(batch)
-    count = math.prod(x.shape[first:first + len(contract)])
-    rows, columns = (math.prod(each.shape[first:]) // max(1, count) for each in (x, y))
+    summed = math.prod(x.shape[first:first + len(contract)])
+    rows, columns = (math.prod(each.shape[first:]) // max(1, summed) for each in (x, y))
     if not _is_leading((*of_others, *of_other)):
         if batch:
             return False
         behind = math.prod(y.shape[max(of_other) + 1:])
-        is_few = 1 < rows <= _FEW and 1 < behind <= _SHORTEST and count >= _LONGER * behind
+        is_few = 1 < rows <= _FEW and 1 < behind <= _SHORTEST and summed >= _LONGER * behind
         is_few = is_few and not turns_small(x, y, eqn.params["dimension_numbers"], precision)
         return not xla.BARRIER_DROPPER and is_few and out.size >= _LARGE
-    if not batch and x.ndim > len(contract) + 1 and count > columns > _FEW:
+    if not batch and x.ndim > len(contract) + 1 and summed > columns > _FEW:
         return y.ndim == len(of_other) + 1 and x.size >= _COPIED
-    if columns * columns > _FEW * count:  # what is won is less than what reading the transpose costs
+    if columns * columns > _FEW * summed:  # what is won is less than what reading the transpose costs
         return False
     return 1 < columns <= _WIDEST and (
-        count >= _MANY and rows >= _TALL * columns or count >= _FEWER and rows >= _TALLER * columns)
+        summed >= _MANY and rows >= _TALL * columns or summed >= _FEWER and rows >= _TALLER * columns)
 
 
 def is_little(eqn: Any) -> bool:

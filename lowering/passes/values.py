@@ -70,8 +70,8 @@ def is_complex(aval: Any) -> bool:
 
 
 def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Mapping[Any, Any],
-            visit: Callable[[Any], None]) -> None:
-    """Append the values of a program in order, and `visit` their equations.
+            visit: Callable[[Any, Mapping[Any, Value]], None]) -> None:
+    """Append the values of a program in order, and `visit` their equations with what is known then.
 
     Args:
       env: maps variables to values, of which inputs have none. It is filled.
@@ -95,7 +95,7 @@ def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Map
             if cut in env:
                 _alias(eqn.outvars, [cut], env, env)
                 continue
-        visit(eqn)
+        visit(eqn, env)
         operands: list[Value] = []
         shift = shifted.get(eqn.outvars[0]) if eqn.outvars else None
         for atom in eqn.invars if shift is None or shift.source is None else (shift.source,):

@@ -39,6 +39,17 @@ def test_a_tall_gradient_is_computed_wide():
     assert lowered.as_text() == before
 
 
+def test_a_product_with_a_transpose_is_computed_wide():
+    a, b = values(600, 40), values(600, 3)
+    step = lambda a, b: b - 0.01 * a @ (a.T @ b)
+    text = jax.jit(step).lower(a, b).compile().as_text()
+    assert re.findall(r"f32\[(3,40|40,3)\]\S* dot\(", text) == ["3,40"]
+    np.testing.assert_allclose(jax.jit(step)(a, b), b - 0.01 * a @ (a.T @ b), rtol=1e-4, atol=1e-3)
+    assert "faster in the other order" not in jax.jit(step).lower(a[:100], b[:100]).compile().as_text()  # it is little
+    view = lambda a, b: jnp.tanh(a.T[:, None] @ b)
+    np.testing.assert_allclose(jax.jit(view)(a, b)[:, 0], np.tanh(a.T @ b), rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("count, dots", [(200, "f32[32,7]"), (1000, "f32[7,32]")])
 def test_a_small_gradient_that_is_a_result_is_not_turned(count, dots):
     gradient = jax.jit(jax.grad(lambda w, x, y: ((x @ w - y) ** 2).sum()))

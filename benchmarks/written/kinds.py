@@ -69,3 +69,12 @@ def definite(size: int) -> Kind:
         return ns.jnp.asarray(values @ values.T + 3 * size * np.eye(size, dtype=np.float32))
 
     return kind
+
+
+def runge_kutta(f: Callable[[Any], Any], x: Any, h: float) -> Any:
+    """A classical step of the fourth order, as programs of several fields take it."""
+    k1 = f(x)
+    k2 = f(x + h / 2 * k1)
+    k3 = f(x + h / 2 * k2)
+    k4 = f(x + h * k3)
+    return x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)

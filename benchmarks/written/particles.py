@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.written.kinds import KEY, definite, program
+from benchmarks.written.kinds import KEY, definite, program, runge_kutta
 
 
 @program((256, 2), (256, 2))
@@ -91,11 +91,7 @@ def double_pendulum(jax, jnp, q):
         return jnp.concatenate([velocity, jnp.linalg.solve(mass, force)])
 
     def step(s, _):
-        k1 = f(s)
-        k2 = f(s + 0.005 * k1)
-        k3 = f(s + 0.005 * k2)
-        k4 = f(s + 0.01 * k3)
-        s = s + 0.01 / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        s = runge_kutta(f, s, 0.01)
         return s, s
 
     return jax.lax.scan(step, jnp.concatenate([q, q * 0]), None, length=50)[1]
@@ -129,11 +125,7 @@ def kuramoto(jax, jnp, w):
         return w + 0.5 * jnp.sin(t[None] - t[:, None]).mean(1)
 
     def step(t, _):
-        k1 = f(t)
-        k2 = f(t + 0.05 * k1)
-        k3 = f(t + 0.05 * k2)
-        k4 = f(t + 0.1 * k3)
-        t = t + 0.1 / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        t = runge_kutta(f, t, 0.1)
         return t, jnp.abs(jnp.exp(1j * t).mean())
 
     return jax.lax.scan(step, w, None, length=20)
@@ -144,11 +136,7 @@ def lorenz_96(jax, jnp, x):
     f = lambda x: (jnp.roll(x, -1) - jnp.roll(x, 2)) * jnp.roll(x, 1) - x + 8
 
     def step(x, _):
-        k1 = f(x)
-        k2 = f(x + 0.025 * k1)
-        k3 = f(x + 0.025 * k2)
-        k4 = f(x + 0.05 * k3)
-        x = x + 0.05 / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        x = runge_kutta(f, x, 0.05)
         return x, x
 
     return jax.lax.scan(step, x, None, length=100)
@@ -159,11 +147,7 @@ def lorenz_96_ensemble(jax, jnp, x):
     f = lambda x: (jnp.roll(x, -1, -1) - jnp.roll(x, 2, -1)) * jnp.roll(x, 1, -1) - x + 8
 
     def step(x, _):
-        k1 = f(x)
-        k2 = f(x + 0.025 * k1)
-        k3 = f(x + 0.025 * k2)
-        k4 = f(x + 0.05 * k3)
-        return x + 0.05 / 6 * (k1 + 2 * k2 + 2 * k3 + k4), x.mean(0)
+        return runge_kutta(f, x, 0.05), x.mean(0)
 
     return jax.lax.scan(step, x, None, length=20)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.written.kinds import KEY, integers, program
+from benchmarks.written.kinds import KEY, integers, program, runge_kutta
 
 
 @program((16, 28, 28, 1), (3, 3, 1, 8), (3, 3, 8, 16), (784, 10), integers(16))
@@ -188,11 +188,7 @@ def neural_ode(jax, jnp, x, a, b):
         f = lambda x: jnp.tanh(x @ p[0]) @ p[1]
 
         def step(x, _):
-            k1 = f(x)
-            k2 = f(x + 0.05 * k1)
-            k3 = f(x + 0.05 * k2)
-            k4 = f(x + 0.1 * k3)
-            x = x + 0.1 / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+            x = runge_kutta(f, x, 0.1)
             return x, x
 
         return (jax.lax.scan(step, x, None, length=20)[1] ** 2).mean()

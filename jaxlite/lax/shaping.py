@@ -691,8 +691,8 @@ def as_filling(name: str, value, dtype):
     return fitted(value, dtype, wrap=True)
 
 
-def filling_aval(value) -> ShapedArray:
-    """The type that a fill value gives to an array without a dtype of its own; that of wide Python ints is the default."""
+def unchecked_aval(value) -> ShapedArray:
+    """The type of a value, whether it fits or not: of Python ints of any size the default."""
     return aval_of(0 if type(value) is int else value)
 
 
@@ -702,9 +702,10 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
     rules = dtypes.rules_of(dtype)
     if hasattr(rules, "full"):
         return rules.full(shape, fill_value, dtype)
-    weak = dtype is None and filling_aval(fill_value).weak_type
+    weak = False
     if dtype is None:
-        dtype = filling_aval(fill_value).dtype
+        given = unchecked_aval(fill_value)
+        dtype, weak = given.dtype, given.weak_type
     elif not isinstance(dtype, dtypes.ExtendedDType):
         dtype = dtypes.check_user_dtype_supported(dtype, "full")
     if not isinstance(dtype, dtypes.ExtendedDType):
@@ -727,7 +728,7 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
         full_shape, full_dtype = tuple(x.shape), x.dtype
         weak = getattr(x, "weak_type", False)
     else:
-        aval = aval_of(0 if type(x) is int else x)  # an example, whatever its size
+        aval = unchecked_aval(x)
         full_shape, full_dtype, weak = aval.shape, aval.dtype, aval.weak_type
     weak = dtype is None and weak and not (sharding is not None and is_eager())  # as in `full`
     full_shape = full_shape if shape is None else canonical_shape(shape)

@@ -170,7 +170,7 @@ def _readable(leaf, dtype) -> Any:
 def _type_of_element(leaf) -> tuple[Any, bool]:
     if isinstance(leaf, range):
         leaf = 0 if len(leaf) else 0.0
-    aval = aval_of(0 if type(leaf) is int else leaf)  # an int out of range may fit the dtype that comes out
+    aval = shaping.unchecked_aval(leaf)  # an int out of range may fit the dtype that comes out
     return aval.dtype, aval.weak_type
 
 
@@ -474,7 +474,7 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     """An array of one value; an array as `fill_value` is broadcast."""
     check_arrays("full", fill_value)
     if dtype is None:
-        aval = shaping.filling_aval(fill_value)
+        aval = shaping.unchecked_aval(fill_value)
         dtype, weak = aval.dtype, aval.weak_type and not _made_of_shards(device)
     else:
         dtype, weak = dtypes.check_user_dtype_supported(dtype, "full"), False

@@ -76,9 +76,10 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
         for body in bodies(eqn):
             _region(body, found, shifted, seen, in_loop or eqn.primitive.name in LOOPS,
                     eqn.params["num_carry"] if eqn.primitive.name == "scan" else None)
-        left = known.get(eqn.invars[0]) if eqn.invars else None
-        if products.is_better_turned(eqn, left.eqn if left is not None and left.name == "transpose" else None):
-            found[eqn.outvars[0]] = f"a product that is faster in the other order ({eqn.outvars[0].aval.size} elements)"
+        if eqn.primitive.name == "dot_general":
+            left = known.get(eqn.invars[0])
+            if products.is_better_turned(eqn, left.eqn if left is not None and left.name == "transpose" else None):
+                found[eqn.outvars[0]] = f"a product that is faster in the other order ({eqn.outvars[0].aval.size} elements)"
 
     collect(jaxpr, env, values, shifted, visit)
     for place, atom in enumerate(jaxpr.outvars):

@@ -4,7 +4,8 @@ jaxlib's C++ path flattens the arguments and looks up their signature. A miss ca
 compiles and runs, and returns what C++ needs for the next call. A call inside a trace becomes a `jit` equation with a sub-
 jaxpr.
 
-Programs are cached per (function, options) pair, and freed with the function.
+Programs are cached per (function, options) pair, and freed with the function. Those that differ in options which tracing does
+not depend on, such as donation, share one trace.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ from lowering.passes.dce import live_parts
 
 _flatten = xla.pytree_registry.flatten
 _programs: PerFunction[Program] = PerFunction()  # by (options, signature)
+_traces: PerFunction[Program] = PerFunction()  # by what of the options a trace depends on, and signature: the first of each
 _call_cache = xla.PjitFunctionCache(capacity=16384)
-clear_hooks.append(_programs.clear)
+clear_hooks += [_programs.clear, _traces.clear]
 
 
 # Called with (jitted, args, kwargs) before a call that C++ does not answer.
@@ -61,13 +63,13 @@ def _begin() -> None:
 class Jitted:
     """The Python side of one jitted function."""
 
-    __slots__ = ("fun", "name", "options", "programs", "call_path", "on_host", "takes_arrays",
+    __slots__ = ("fun", "name", "options", "programs", "traces", "call_path", "on_host", "takes_arrays",
                  "__weakref__")
 
     def __init__(self, fun: Callable[..., Any], options: Options):
         self.fun, self.options = fun, options
         self.name = source.function_name(fun)
-        self.programs = _programs.of(fun)
+        self.programs, self.traces = _programs.of(fun), _traces.of(fun)
         self.call_path: Any = None
         # Of an eager operation: what may run its first calls, (program, leaves, device, committed) -> results or None.
         self.on_host: Callable[..., list[Any] | None] | None = None
@@ -118,11 +120,8 @@ class Jitted:
             self._check_hashable(static, named)
             raise
         if program is None or program.is_stale():
-            if config.no_tracing.value:
-                raise RuntimeError(f"re-tracing function {source.function_location(self.fun)} for `jit`, "
-                                   "but 'no_tracing' is set")
             reason = self._reason(key, in_tree) if config.explain_cache_misses.value else ""
-            traced = self._trace(in_tree, avals, static, named)
+            traced = self._new_program(key)
             if not self.programs:
                 explain.remember(self.fun)
             if reason and abstract is None and is_eager():
@@ -198,6 +197,30 @@ class Jitted:
 
     # --- tracing
 
+    def _new_program(self, key: tuple[Any, ...]) -> Program:
+        """A program for a signature; traced, unless `jit` of the function with other options has done that."""
+        _, in_tree, avals, static, named, *_ = key
+        trace_key = (self.options.of_trace(), *key[1:])
+        first = self.traces.get(trace_key)
+        if first is not None and not first.is_stale():
+            donated = donated_leaves(in_tree, self.options, static)
+            return self._with_shardings(Program(first.closed, in_tree, first.out_tree, self.name, donated, self.options, 0.0,
+                                                first.debug_info, first.static))
+        if config.no_tracing.value:
+            raise RuntimeError(f"re-tracing function {source.function_location(self.fun)} for `jit`, "
+                               "but 'no_tracing' is set")
+        first = self.traces[trace_key] = self._trace(in_tree, avals, static, named)
+        return first
+
+    def _with_shardings(self, program: Program) -> Program:
+        """A program, with what the options say of where its arguments and results are."""
+        options = self.options
+        if options.in_shardings is not None or options.out_shardings is not None:
+            program.in_shardings = options.flat_in_shardings(program.in_tree)
+            program.out_shardings = spread().flat_shardings(options.out_shardings, program.out_tree, "out_shardings")
+            program.in_layouts, program.out_layouts = options.flat_layouts(program.in_tree, program.out_tree)
+        return program
+
     def _trace(self, in_tree: Any, avals: tuple[Any, ...], static: tuple[Any, ...], named: tuple[Any, ...]) -> Program:
         fun, options = self.fun, self.options
         start = time.perf_counter()
@@ -227,13 +250,8 @@ class Jitted:
         if config.debug_key_reuse.value:
             key_reuse().signature(jaxpr)
         donated = donated_leaves(in_tree, options, static)
-        program = Program(ClosedJaxpr(jaxpr, consts), in_tree, out_tree, self.name, donated, options,
-                          time.perf_counter() - start, debug, self._static_text(static, named))
-        if options.in_shardings is not None or options.out_shardings is not None:
-            program.in_shardings = options.flat_in_shardings(in_tree)
-            program.out_shardings = spread().flat_shardings(options.out_shardings, out_tree, "out_shardings")
-            program.in_layouts, program.out_layouts = options.flat_layouts(in_tree, out_tree)
-        return program
+        return self._with_shardings(Program(ClosedJaxpr(jaxpr, consts), in_tree, out_tree, self.name, donated, options,
+                                            time.perf_counter() - start, debug, self._static_text(static, named)))
 
     def _static_text(self, static: tuple[Any, ...], named: tuple[Any, ...]) -> str:
         """`n=3, mode='same'`: the static arguments of a signature."""

@@ -139,6 +139,11 @@ def in_parts(outs: Sequence[Any], given: Any, out_tree: Any) -> Sequence[Any]:
             placement.constraints().moved(out, each) for out, each in zip(outs, asked, strict=True)]
 
 
+def leaves_sums(given: Any) -> bool:
+    """Whether shardings for `jit` leave sums to be made."""
+    return any(map(_unreduced, tree_flatten(given, is_leaf=is_place)[0]))
+
+
 def _unreduced(place: Any) -> tuple[Any, ...]:
     """The mesh axes along which a sharding, its spec or format, or None leaves sums to be made, and which kind of sum."""
     place = getattr(place, "sharding", place)

@@ -492,7 +492,9 @@ def eval_shape(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def clear_cache(self: Any) -> None:
     """Forget what was traced and compiled for this function."""
-    dispatch.jitted_of(self).programs.clear()
+    jitted = dispatch.jitted_of(self)
+    jitted.programs.clear()
+    jitted.traces.clear()
     self._clear_cache()
 
 

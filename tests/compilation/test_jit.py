@@ -685,8 +685,31 @@ def test_two_jits_of_one_function_share_what_was_compiled(count_traces):
     f, g = jit(body), jit(body)
     f(ones(2)), g(ones(2)), jit(body)(ones(2))
     assert body.count == 1
-    jit(body, keep_unused=True)(ones(2))
-    assert body.count == 2
+
+
+def test_options_that_tracing_does_not_depend_on_share_its_result(count_traces):
+    here = jaxlite.sharding.SingleDeviceSharding(jaxlite.devices()[0])
+    body = count_traces(lambda x, y: {"sum": x + y})
+    for options in ({}, {"donate_argnums": 0}, {"donate_argnames": "y"}, {"keep_unused": True}, {"inline": True},
+                    {"in_shardings": here}, {"out_shardings": here}, {"compiler_options": {}}):
+        f = jit(body, **options)
+        traced = f.trace(ones(2), ones(2))
+        assert body.count == 1, options
+        assert traced.donate_argnums == {"donate_argnums": (0,), "donate_argnames": (1,)}.get(next(iter(options), ""), ())
+        assert traced.out_tree == jaxlite.tree.structure({"sum": 0}) and traced.fun_name == "<lambda>"
+        assert jaxlite.make_jaxpr(lambda x, f=f: f(x, x))(ones(2)).jaxpr.eqns[0].primitive.name == (
+            "add" if "inline" in options else "jit")
+    f(ones(2), y=ones(2)), jit(body, static_argnums=1)(ones(2), 3)
+    assert body.count == 3
+    given = array(ones(2))
+    assert jit(body, donate_argnums=0)(given, ones(2))["sum"].tolist() == [2, 2] and given.is_deleted()
+    with jaxlite.no_tracing(True):
+        assert jit(body, donate_argnums=(0, 1))(ones(2), ones(2))["sum"].tolist() == [2, 2]
+        with pytest.raises(RuntimeError, match="re-tracing"):
+            jit(body, donate_argnums=(0, 1))(ones(3), ones(3))
+    f.clear_cache()
+    f(ones(2), ones(2))
+    assert body.count == 4
 
 
 def test_cache_size_and_clearing(count_traces):

@@ -354,7 +354,12 @@ def _resized(case: Case, **params) -> list[Spec]:
         case.name = "padding"
     elif case.name == "slice":
         case.name = "slicing"
-    return [case.specs[0]] * len(case.results)
+    return [_resized_spec(case.specs[0], result) for result in case.results]
+
+
+def _resized_spec(spec: Spec, result) -> Spec:
+    """The layout of an operand, for a result with other sizes; one element is cut nowhere."""
+    return (None,) * result.ndim if all(size == 1 for size in result.shape) else spec
 
 
 @_rule("unstack")
@@ -448,7 +453,7 @@ def _ragged_dot(case: Case, **params) -> list[Spec]:
 @_rule("reduce_window_sum", "reduce_window_max", "reduce_window_min", "select_and_gather_add")
 def _reduce_window(case: Case, **params) -> list[Spec]:
     case.name = "reduce_window"
-    return [case.merged(case.specs)]
+    return [_resized_spec(case.merged(case.specs), result) for result in case.results]
 
 
 @_rule("select_and_scatter_add")

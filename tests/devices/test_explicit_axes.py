@@ -80,6 +80,11 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         (lambda a, b: jnp.concatenate([a, b]), (XY, XY), "f32[16@x,16@y]"),
         (lambda a, b: jnp.stack([a, b]), (X, X), "f32[2,8@x,16]"),
         (lambda a: jnp.pad(a, ((0, 0), (1, 1))), (X,), "f32[8@x,18]"), (lambda a: jnp.split(a, 2, 1)[1], (X,), "f32[8@x,8]"),
+        # One element is cut nowhere.
+        (lambda v, i: (v[3], v[i[0]], v[-1:], lax.index_in_dim(v, 2)), (V, INDEX), "f32[], f32[], f32[1], f32[1]"),
+        (lambda a, v: (a[1:2, 2:3], lax.reduce_window(v, 0.0, lax.add, (16,), (1,), "valid")), (XY, V), "f32[1,1], f32[1]"),
+        (lambda v: jnp.split(v, 16)[5], (V,), "f32[1]"),
+        (jax.grad(lambda v: v[3] * v[2:3].sum() + lax.dynamic_slice(v, (9,), (1,))[0]), (V,), "f32[16@y]"),
     ]  # fmt: skip
 
     def by_ref(a):

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, errors, source
-from jaxlite.core.aval import Ints, is_cut, layouts
+from jaxlite.core.aval import Ints, layouts
 from jaxlite.core.symbolic import Dim, slice_bounds, smallest
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
@@ -194,6 +194,14 @@ def check_ints(index, shape: Ints) -> None:
     for axis, item in _with_axes(canonical_index(index, shape), len(shape)):
         if type(item) is int and not -shape[axis] <= item < shape[axis]:
             raise IndexError(f"index {item} out of bounds for axis {axis} with size {shape[axis]}")
+
+
+def _check_width(items: tuple[Any, ...], shape: Ints) -> None:
+    """Raises OverflowError for a Python int that no index of an array is: it stands for another mistake."""
+    if index_dtype([], shape) is _INT32:
+        for item in items:
+            if type(item) is int:
+                aval_of(item)
 
 
 def check_nonempty(size: int, axis: int) -> None:
@@ -472,10 +480,9 @@ def read(x, index, mode: str | GatherScatterMode | None = None, fill_value=None,
     if new:
         return shaping.expand_dims(x, new)
     items = canonical_index(index, shape)
-    # One element is everywhere; a slice of size 1 would have to be split as the array is.
-    is_element = layouts.exist and is_cut(aval_of(x)) and len(shape) > 1 and _is_box(items) and (
-        [type(item) not in (slice, Span) for item in items if item is not None and item is not ...] == [True] * len(shape))
-    if not is_element and _is_box(items) and (
+    if mode is None and not all([type(item) is not int or abs(item) <= _MAX_INT32 for item in items]):
+        _check_width(items, shape)
+    if _is_box(items) and (
             parsed is not _FILL or all([not isinstance(item, (Tracer, ArrayImpl)) for item in items])):
         try:
             return _read_box(x, items, parsed, fill_value, wrap)

@@ -105,8 +105,10 @@ def insert(arr, obj, values, axis: int | None = None):
     if axis is None:
         arr, axis = manipulation.ravel(arr), 0
     axis = shaping.canonical_axis(axis, aval_of(arr).ndim)
+    if type(obj) is int:
+        aval_of(obj)  # an OverflowError, if no index holds it
     if not isinstance(obj, Tracer) or obj.dtype == dtypes.bool_:
-        obj = _positions("insert", obj, aval_of(arr).shape[axis]).astype(np.int32)
+        obj = np.asarray(np.clip(_positions("insert", obj, aval_of(arr).shape[axis]), -(2**31), 2**31 - 1), np.int32)
     if aval_of(obj).ndim > 1:
         raise ValueError(f"jnp.insert(): obj must be a slice, a one-dimensional array, or a scalar; got {obj}")
     if isinstance(obj, np.ndarray) and obj.size == 1 and isinstance(arr, Tracer) and not is_symbolic(arr.shape[axis]):

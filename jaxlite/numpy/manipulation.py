@@ -725,7 +725,7 @@ def diagflat(v, k: int = 0):
 def compress(condition, a, axis: int | None = None, *, size: int | None = None, fill_value=0, out: None = None):
     """The slices of an axis at which a condition holds; of all elements, flattened, for None.
 
-    `size` fixes how many, filling up with `fill_value`; without it the condition must be concrete.
+    `size` fixes how many, at most as many as there are, filling up with `fill_value`; without it the condition must be concrete.
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.compress is not supported.")
@@ -743,8 +743,10 @@ def compress(condition, a, axis: int | None = None, *, size: int | None = None, 
             raise ValueError("condition contains entries that are out of bounds")
         return take_slices(a, np.flatnonzero(mask[:extent]).astype(np.int32), axis=axis)
     size = operator.index(size)
-    if size < 0:
-        raise ValueError(f"compress: size must not be negative, got {size}")
+    extent = builtins.min(extent, aval_of(condition).shape[0])
+    if not 0 <= size <= extent:
+        raise ValueError("size must be positive and not greater than the size of the array axis; got "
+                         f"size={size} for a.shape[axis]={extent}")
     return _compress(condition, a, fill_value, axis=axis, size=size)
 
 
@@ -755,9 +757,7 @@ def _compress(condition, a, fill_value, axis: int, size: int):
     # XLA:CPU sorts integers faster than it does pairs. What is not to be taken comes last, all with one number.
     positions = shaping.iota(dtypes.int32, extent)
     order = lax.sort(lax.select(mask, positions, shaping.full_like(positions, extent)))
-    order = lax.slice_in_dim(order, 0, builtins.min(size, extent))
-    if size > extent:
-        order = shaping.pad(order, np.int32(extent), ((0, size - extent, 0),))
+    order = lax.slice_in_dim(order, 0, size)
     result = take_slices(a, order, axis=axis)
     valid = lax.lt(order, shaping.full_like(order, extent))
     mask = shaping.broadcast_in_dim(valid, result.shape, (axis,))

@@ -126,12 +126,28 @@ def test_arrays_as_indices():
 
 def test_out_of_bounds_reads_the_nearest():
     v = jnp.arange(6)
-    assert [int(v[k]) for k in (5, 6, 100, 5000, 2**31 - 1, 2**40, -6, -7, -5000, -(2**40))] == \
-        [5, 5, 5, 5, 5, 5, 0, 0, 0, 0]
+    assert [int(v[k]) for k in (5, 6, 100, 5000, 2**31 - 1, -6, -7, -5000, -(2**31))] == \
+        [5, 5, 5, 5, 5, 0, 0, 0, 0]
     positions = [6, 100, 2**31 - 1, -7, INT_MIN]
     np.testing.assert_array_equal(v[jnp.array(positions)], [5, 5, 5, 0, 0])
     np.testing.assert_array_equal(jaxlite.jit(lambda v: [v[k] for k in positions])(v), [5, 5, 5, 0, 0])
     np.testing.assert_array_equal(jaxlite.jit(lambda v, k: v[k])(v, -100), 0)
+
+
+def test_an_int_that_no_index_holds_is_an_error():
+    v = jnp.arange(6).reshape(2, 3)
+    for k in (2**31, 2**40, -(2**31) - 1, 2**70):
+        for index in (k, (0, k), (k, slice(1)), (jnp.array([0]), k), (None, k)):
+            with pytest.raises(OverflowError, match=f"Python int {k} too large to convert to int32"):
+                v[index]
+            with pytest.raises(OverflowError, match="too large"):
+                jaxlite.jit(lambda v, index=index: v[index])(v)
+    assert v.at[2**40].get(mode="clip").tolist() == [3, 4, 5] and v[0, 2**40:].tolist() == []
+    assert v.at[2**40].set(9).tolist() == v.tolist()
+    with jaxlite.enable_x64(True):
+        assert v[2**40, 0] == 3
+        with pytest.raises(OverflowError, match="too large to convert to int64"):
+            v[2**63]
 
 
 @pytest.mark.parametrize("values", [np.array([127, -1, -128, 5], np.int8), np.array([255, 254], np.uint8),

@@ -230,6 +230,9 @@ def test_insert_and_delete_at_traced_positions():
     for places in ([0, 0, 0], [5, 1, 1], [6, 6, 2], [-1, 3, -6]):
         same(insert(np.array(places)), np.insert(V, places, [7, 8, 9]))
     same(insert(np.array([9, -9, 1])), np.insert(V, [6, 0, 1], [7, 8, 9]))  # out of range: the ends
+    same(jnp.insert(V, np.array([2**40, -(2**40), 1]), np.array([7, 8, 9])), np.insert(V, [6, 0, 1], [7, 8, 9]))
+    with pytest.raises(OverflowError, match="too large to convert to int32"):
+        jnp.insert(V, 2**40, 7)
     delete = jax.jit(lambda i: jnp.delete(V, i, assume_unique_indices=True))
     for places in ([0, 1], [5, 0], [-1, 2], [4, 3]):
         same(delete(np.array(places)), np.delete(V, places))

@@ -355,8 +355,10 @@ ERRORS = [
     (ValueError, "0d", lambda: jnp.nonzero(3)),
     (ValueError, "tuple of length 2", lambda: jnp.nonzero(x, size=2, fill_value=(1,))),
     (ValueError, "negative", lambda: jnp.nonzero(x, size=-1)),
-    (ValueError, "negative", lambda: jnp.compress(x[0] > 0, x, axis=1, size=-1)),
-    (ValueError, "negative", lambda: jnp.extract(x > 0, x, size=-1)),
+    *[(ValueError, "not greater than the size", call) for call in (
+        lambda: jnp.compress(x[0] > 0, x, axis=1, size=-1), lambda: jnp.extract(x > 0, x, size=-1),
+        lambda: jnp.compress(x[0] > 0, x, axis=1, size=4), lambda: jnp.compress(x[0, :2] > 0, x, axis=1, size=3),
+        lambda: jnp.extract(x > 0, x, size=x.size + 1))],
     (ConcretizationTypeError, "size argument", lambda: jaxlite.jit(jnp.nonzero)(x)),
     (ConcretizationTypeError, "size argument", lambda: jaxlite.jit(jnp.unique)(x)),
     (ConcretizationTypeError, "size argument", lambda: jaxlite.jit(jnp.union1d)(x, x)),

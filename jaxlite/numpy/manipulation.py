@@ -725,7 +725,7 @@ def diagflat(v, k: int = 0):
 def compress(condition, a, axis: int | None = None, *, size: int | None = None, fill_value=0, out: None = None):
     """The slices of an axis at which a condition holds; of all elements, flattened, for None.
 
-    `size` fixes how many, at most as many as there are, filling up with `fill_value`; without it the condition must be concrete.
+    `size` fixes how many, at most all of them, filling up with `fill_value`; without it the condition must be concrete.
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.compress is not supported.")

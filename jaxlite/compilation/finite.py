@@ -21,8 +21,7 @@ _shards = loader("jaxlite.transforms.shard_checks")
 def check_finite(program: Program, outs: Sequence[Any], leaves: Sequence[Any]) -> None:
     """Raises FloatingPointError if a result holds what an option forbids: with the first operation that made it, its line
     and its operands, and the arguments that had it before."""
-    checked = [name for name, option in (("nan", config.debug_nans), ("inf", config.debug_infs)) if option.value]
-    kind = next((name for out in outs for name in checked if _FORBIDDEN[name](out)), None)
+    kind = _forbidden(outs)
     if kind is None:
         return
     what = f"invalid value ({kind}) encountered in"
@@ -41,6 +40,19 @@ def check_finite(program: Program, outs: Sequence[Any], leaves: Sequence[Any]) -
     raise FloatingPointError(
         f"{what} {eqn.params.get('name', eqn.primitive.name)} at {eqn.source_line}{step}; found in the result of {program.name}"
         f"{origin}" + (f"\nIts operands are {operands}." if operands else ""))
+
+
+def check_values(name: str, values: Sequence[Any]) -> None:
+    """Raises FloatingPointError if values from outside, which the named function takes, hold what an option forbids."""
+    kind = _forbidden(values)
+    if kind is not None:
+        raise FloatingPointError(f"invalid value ({kind}) encountered in {name}; the data that it was given hold it")
+
+
+def _forbidden(values: Sequence[Any]) -> str | None:
+    """What some of the values hold and an option forbids."""
+    checked = [name for name, option in (("nan", config.debug_nans), ("inf", config.debug_infs)) if option.value]
+    return next((name for value in values for name in checked if _FORBIDDEN[name](value)), None)
 
 
 def _typed(value: Any, aval: Any) -> Any:

@@ -8,7 +8,7 @@ a jitted function costs nothing more.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxlite.compilation import dispatch
@@ -18,7 +18,7 @@ from jaxlite.core import array as arrays
 from jaxlite.core import config, tree
 from jaxlite.core.aval import ShapedArray, in_space, layouts, spaces, typematch
 from jaxlite.core.filtering import boundary, hide_own_frames
-from jaxlite.core.jaxpr import ClosedJaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.shape_dtype import ShapeDtypeStruct, abstract
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
@@ -162,6 +162,23 @@ class Traced(_Stage):
     def effects(self) -> frozenset[Any]:
         """The effects of the program, such as printing: none if it only computes."""
         return frozenset(self._program.closed.effects)
+
+    def closure_convert(self) -> tuple[list[Any], Callable[..., Any]]:
+        """The values that the function closes over, and a function that takes them first: `fun(consts, *args, **kwargs)`.
+
+        Raises: TypeError in the new function, for arguments of another tree than those it was traced for.
+        """
+        program = self._program
+        closed, in_tree = program.closed, program.in_tree
+
+        def fun(consts: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            leaves, found = tree.tree_flatten((args, kwargs))
+            if found != in_tree or len(consts) != len(closed.consts):
+                raise TypeError(f"{program.name} was traced for {len(closed.consts)} consts and arguments {in_tree}, and "
+                                f"called with {len(consts)} and {found}")
+            return program.out_tree.unflatten(eval_jaxpr(closed.jaxpr, consts, *leaves))
+
+        return list(closed.consts), fun
 
     @boundary
     def lower(self, *, lowering_platforms: tuple[str, ...] | None = None) -> Lowered:

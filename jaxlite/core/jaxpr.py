@@ -228,6 +228,15 @@ class Jaxpr:
         def with_consts(self, consts: Sequence[Any]) -> ClosedJaxpr:
             return ClosedJaxpr(self, consts)
 
+        @property
+        def num_consts(self) -> int:
+            return len(self.constvars)
+
+        @property
+        def all_invars(self) -> list[Var]:
+            """The variables of constants, and those of inputs."""
+            return self.constvars + self.invars
+
     @property
     def is_high(self) -> bool:
         """Whether it has values of high types (`core/high.py`)."""
@@ -342,6 +351,15 @@ class ClosedJaxpr(Remembering):
         return ClosedJaxpr(jaxpr.replace(**changes) if changes else jaxpr, self.consts if consts is None else consts)
 
     with_consts = lambda self, consts: self.replace(consts=consts)
+
+    if xla.VERSION >= (0, 12):
+        @property
+        def num_consts(self) -> int:
+            return len(self.consts)
+
+        @property
+        def all_invars(self) -> list[Var]:
+            return self.jaxpr.all_invars
 
     def map_jaxpr(self, f: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
         """The program that f makes of this one, with the same constants."""

@@ -271,6 +271,11 @@ class Tracer:
         raise AttributeError(f"The 'sharding' attribute is not available on traced array with shape {self.aval}. "
                              "To query sharding information on tracers, use `jax.typeof(x)`.", name="sharding", obj=self)
 
+    @property
+    def memory_space(self) -> Any:
+        raise ValueError(f"The 'memory_space' attribute is not available on traced array with shape {self.aval}. Use "
+                         "`jax.typeof(x).memory_space` instead.")
+
     def __len__(self) -> int:
         try:
             return self.aval.shape[0]

@@ -11,10 +11,11 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import array as arrays
-from jaxlite.core import dtypes, source
+from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import Ints
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary, hide_own_frames
+from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_leaves, tree_map
@@ -23,6 +24,8 @@ from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, low, scalar, unwrapped
 from lowering import platforms, xla
+
+_finite = loader("jaxlite.compilation.finite")
 
 # --- from data ---------------------------------------------------------------------------------------
 
@@ -228,6 +231,8 @@ def _place(object, dtype, copy: bool, device):
     if not is_eager():
         made = shaping.convert_element_type_p.bind(object, new_dtype=target.dtype, weak_type=weak)
         return made if device is None else device_put(made, device)
+    if config.debug_nans.value or config.debug_infs.value:
+        _finite().check_values("array", [object])
     if device is None:
         return placement.put_new(object, target)
     return placement.put(object, device, copy=True, aval=target)

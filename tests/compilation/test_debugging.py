@@ -39,6 +39,17 @@ def test_an_infinity_is_traced_back():
         jax.jit(lambda x: 1 / x - 1)(0.0)
 
 
+@pytest.mark.parametrize("value", [np.nan, [1.0, np.nan], np.array([np.nan]), complex(0, np.nan), np.inf, [np.inf, 1]])
+def test_data_for_a_new_array_are_looked_at(value):
+    kind = "nan" if np.isnan(value).any() else "inf"
+    for make in (jnp.array, jnp.asarray, jnp.complex64, lambda x: jnp.array(x, jnp.complex64)):
+        with getattr(jax, f"debug_{kind}s")(True):
+            with pytest.raises(FloatingPointError, match=rf"invalid value \({kind}\) encountered"):
+                make(value)
+            assert jnp.array([1.0, 2]).tolist() == [1, 2] and jax.device_put(value) is not None
+        make(value)
+
+
 def test_values_inside_of_a_function_are_not_looked_at_whatever_transforms_it():
     with jax.debug_nans(True), jax.debug_infs(True):
         zeros = jnp.zeros((2, 3, 3))  # its norm's logarithm is -inf

@@ -457,6 +457,12 @@ def test_a_traced_value_used_as_a_concrete_one(misuse, error, words):
     assert isinstance(caught.value, TypeError)
 
 
+@pytest.mark.parametrize("transform", [jit, jaxlite.grad, lambda f: jaxlite.vmap(f, axis_size=1)])
+def test_what_the_type_of_a_traced_value_tells(transform):
+    with pytest.raises(ValueError, match=r"'memory_space' .* `jax.typeof\(x\).memory_space`"):
+        transform(lambda x: x.memory_space)(array([1.0])[0] if transform is jaxlite.grad else array([1.0]))
+
+
 def test_the_message_shows_the_lines_between_argument_and_error():
     def f(x, y):
         z = double(y)

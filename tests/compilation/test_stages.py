@@ -302,6 +302,17 @@ def test_closed_over_arrays():
         assert lowered.compile()(ONES).tolist() == [1, 2, 3]
 
 
+def test_closures_become_arguments():
+    w = lax.iota(np.float32, 2)
+    consts, f = jaxlite.jit(lambda x, y: {"sum": x + w, "y": y}).trace(1.0, y=3.0).closure_convert()
+    assert [each.tolist() for each in consts] == [[0, 1]]
+    assert f(consts, 4.0, y=5.0)["sum"].tolist() == [4, 5] and f([np.ones(2, np.float32)], 4.0, y=5.0)["sum"].tolist() == [5, 5]
+    assert jaxlite.grad(lambda w: f([w], 4.0, y=5.0)["sum"] @ np.float32([2, 3]))(w).tolist() == [2, 3]
+    for wrong in (lambda: f(consts, 4.0, 5.0), lambda: f([], 4.0, y=5.0)):
+        with pytest.raises(TypeError, match="was traced for 1 consts"):
+            wrong()
+
+
 def test_unused_arguments_are_accepted():
     compiled = jit(lambda x, unused: x).lower(ONES, {"a": 1}).compile()
     for _ in range(2):

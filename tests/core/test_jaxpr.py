@@ -384,6 +384,8 @@ def test_closed_jaxprs_show_what_is_inside() -> None:
     for each in (closed, jaxpr):
         assert isinstance(each, extend.core.ClosedJaxpr) is (newer or each is closed)
         assert isinstance(each, extend.core.Jaxpr) is (newer or each is jaxpr)
+        assert hasattr(each, "num_consts") is hasattr(each, "all_invars") is newer
+        assert not newer or (each.num_consts, each.all_invars) == (1, jaxpr.constvars + jaxpr.invars)
     again = extend.core.ClosedJaxpr(jaxpr, closed.consts)
     assert str(again) == str(closed) and extend.core.jaxpr_as_fun(again)(ABC)[0].shape == (3,)
 

@@ -200,6 +200,14 @@ def test_linear_algebra():
     np.testing.assert_allclose(solve(jnp.arange(6.0)), np.linalg.solve(square, np.arange(6)), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(jax.grad(lambda b: solve(b).sum())(jnp.arange(6.0)), np.linalg.solve(square.T, np.ones(6)),
                                rtol=1e-4, atol=1e-5)
+    two = lambda dtype, *others: sparse.linalg.spsolve(jnp.full(2, 2, dtype), *others or (
+        jnp.arange(2), jnp.arange(3), jnp.full(2, 6, dtype)))
+    for dtype in (jnp.bfloat16, jnp.float16, jnp.int32, jnp.complex64):
+        assert two(dtype).dtype == dtype and two(dtype).tolist() == [3, 3]
+    with pytest.raises(ValueError, match="data types do not match"):
+        two(jnp.complex64, jnp.arange(2), jnp.arange(3), jnp.ones(2))
+    with pytest.raises(ValueError, match="index arrays must be integer typed"):
+        two(jnp.float32, jnp.arange(2.0), jnp.arange(3), jnp.ones(2))
 
 
 def test_iterative_solvers_take_sparse_matrices():

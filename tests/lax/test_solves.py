@@ -232,9 +232,11 @@ def test_solvers_of_trees_are_differentiated_and_batched(x64, rng):
 
 def test_solver_errors():
     a, b = np.eye(3, dtype=np.float32), np.ones(3, np.float32)
+    half = lambda x: jnp.asarray(x, jnp.bfloat16)
     for call, error, message in (
             (lambda: cg(a[:2], b), ValueError, "must be a square matrix"), (lambda: cg("a", b), TypeError, "must be either"),
             (lambda: cg(a, b, x0=b[:2]), ValueError, "matching shapes"), (lambda: cg(a, b, x0=(b,)), ValueError, "tree"),
             (lambda: gmres(a, b, solve_method="foo"), ValueError, "invalid solve_method foo")):
         with pytest.raises(error, match=message):
             call()
+    assert gmres(half(2 * a), half(b), solve_method="incremental")[0].tolist() == [0.5] * 3

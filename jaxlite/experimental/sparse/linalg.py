@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,13 +99,20 @@ def spsolve(data, indices, indptr, b, tol: float = 1e-6, reorder: int = 1):
 
 @sparse_primitive("spsolve")
 def spsolve_p(data, indices, indptr, b, *, tol: float, reorder: int):
-    def on_host(data, indices, indptr, b) -> np.ndarray:
-        from scipy.sparse import csr_matrix  # jaxlib brings it
+    def on_host(data, indices, indptr, b, transposed: bool = False) -> np.ndarray:
+        from scipy.sparse import csc_matrix, csr_matrix  # jaxlib brings it
         from scipy.sparse.linalg import spsolve as solve
 
-        matrix = csr_matrix((np.asarray(data), np.asarray(indices), np.asarray(indptr)), shape=(b.size, b.size))
-        return solve(matrix, np.asarray(b)).astype(b.dtype)
+        values, rhs = (np.asarray(each).astype(np.promote_types(each.dtype, np.float32)) for each in (data, b))
+        parts = (values, np.asarray(indices), np.asarray(indptr))
+        matrix = csc_matrix(parts, shape=(b.size, b.size)) if transposed else csr_matrix(parts, shape=(b.size, b.size))
+        return solve(matrix, rhs).astype(b.dtype)
 
+    if data.dtype != b.dtype:
+        raise ValueError(f"data types do not match: data.dtype={data.dtype!r} b.dtype={b.dtype!r}")
+    if not (jnp.issubdtype(indices.dtype, jnp.integer) and jnp.issubdtype(indptr.dtype, jnp.integer)):
+        raise ValueError(f"index arrays must be integer typed; got indices.dtype={indices.dtype!r} "
+                         f"indptr.dtype={indptr.dtype!r}")
     arguments = (data, indices, indptr)
     shape = ShapeDtypeStruct(b.shape, b.dtype)
 
@@ -115,7 +123,8 @@ def spsolve_p(data, indices, indptr, b, *, tol: float, reorder: int):
         return pure_callback(on_host, shape, *arguments, rhs)
 
     def transpose_solve(_, rhs):
-        dense = BCSR(arguments, shape=(b.size, b.size)).todense()
-        return jnp.linalg.solve(dense.T, rhs)
+        return pure_callback(partial(on_host, transposed=True), shape, *arguments, rhs)
 
+    if not jnp.issubdtype(b.dtype, jnp.inexact):  # nothing is linear in integers
+        return solve(None, b)
     return lax.custom_linear_solve(matvec, b, solve, transpose_solve)

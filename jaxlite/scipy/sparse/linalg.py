@@ -197,7 +197,7 @@ def _normalized(x, least) -> tuple[Any, Any]:
 def _arnoldi_step(A: Operator, basis, step) -> tuple[Any, Any]:
     """The next vector of the basis, by Gram-Schmidt done twice, and the column of A in that basis."""
     w = A(basis[step])
-    least = float(np.finfo(w.dtype).eps) * jnp.sqrt(_squared_norm(w))
+    least = float(jnp.finfo(w.dtype).eps) * jnp.sqrt(_squared_norm(w))
     overlap = jnp.zeros(basis.shape[0], w.dtype)
     for _ in range(2):
         part = _product(jnp.conj(basis), w)
@@ -227,7 +227,7 @@ def _gmres_batched(A: Operator, residual, norm, restart: int, target):
     triangle, right = triangle[:-1, :-1], triangle[:-1, -1]
     # Columns of zeros, after an exact solution, must not make the triangle singular.
     sizes = jnp.abs(jnp.diagonal(triangle))
-    is_zero = sizes <= float(np.finfo(sizes.dtype).eps) * jnp.max(sizes)
+    is_zero = sizes <= float(jnp.finfo(sizes.dtype).eps) * jnp.max(sizes)
     y = lax_linalg.triangular_solve(triangle + jnp.diag(is_zero.astype(triangle.dtype)), jnp.where(is_zero, 0, right),
                                     left_side=True)
     return _product(y, basis[:-1])

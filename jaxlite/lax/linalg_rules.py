@@ -70,7 +70,7 @@ def _batch_in_front(primitive: Primitive) -> None:
 
 
 for _p in (cholesky_p, lu_p, lu_pivots_to_permutation_p, qr_p, geqrf_p, householder_product_p, ormqr_p, hessenberg_p,
-           tridiagonal_p, tridiagonal_solve_p, eig_p, eigh_p, schur_p, svd_p):
+           tridiagonal_p, eig_p, eigh_p, schur_p, svd_p):
     _batch_in_front(_p)
 
 
@@ -89,8 +89,8 @@ def _batch_right_sides(primitive: Primitive) -> None:
         return shaping.reshape(primitive.bind(*args[:-1], shaping.reshape(b, merged), **params), shape), where
 
 
-_batch_right_sides(triangular_solve_p)
-_batch_right_sides(lu_solve_p)
+for _p in (triangular_solve_p, lu_solve_p, tridiagonal_solve_p):
+    _batch_right_sides(_p)
 
 for _p in (cholesky_update_p, symmetric_product_p):
     rules_by_parts(_p)

@@ -202,6 +202,7 @@ BATCHED = {  # a function and its arguments' shapes
     "lu_solve transposed": (lambda a, b: linalg.lu_solve(a, *linalg.lu(a)[::2], b, transpose_a=True), [(3, 3), (3, 2)]),
     "triangular_solve right sides": (lambda b, a: linalg.triangular_solve(a + 3 * jnp.eye(3), b), [(2, 3), (3, 3)]),
     "tridiagonal_solve": (lambda d, b: linalg.tridiagonal_solve(d, d + 5, d, b), [(3,), (3, 2)]),
+    "tridiagonal_solve right sides": (lambda b, d: linalg.tridiagonal_solve(d, d + 5, d, b), [(3, 2), (3,)]),
     "symmetric_product": (lambda a, c: linalg.symmetric_product(a, c, beta=1.), [(3, 2), (3, 3)]),
     "cholesky_update": (lambda r, w: linalg.cholesky_update(jnp.triu(r) + 4 * jnp.eye(3), w), [(3, 3), (3,)]),
 }
@@ -213,6 +214,15 @@ def test_vmap_is_a_loop(name):
     for in_axes in ([0, *[None] * (len(shapes) - 1)], [1] * len(shapes)):
         args = [draw(*spread_axes(shape, 2, axis), dtype=np.float32) for shape, axis in zip(shapes, in_axes, strict=True)]
         check_batching(fun, args, in_axes, rtol=1e-4)
+
+
+def test_right_sides_alone_are_batched_as_columns():
+    def systems(b, a, d):
+        return linalg.triangular_solve(a, b, left_side=True), linalg.tridiagonal_solve(d, d, d, b), jnp.linalg.solve(a, b)
+
+    jaxpr = jaxlite.make_jaxpr(jaxlite.vmap(systems, (0, None, None)))(np.zeros((5, 3, 2)), np.eye(3), np.ones(3))
+    assert re.findall(r":\w+(\S+) = (\w+_solve)\b", str(jaxpr)) == [
+        ("[3,10]", name) for name in ("triangular_solve", "tridiagonal_solve", "lu_solve")]
 
 
 def test_vmap_of_derivatives():

@@ -181,11 +181,12 @@ def _reduce(case: Case, *, axes: Sequence[int], **params) -> list[Spec]:
     return [_without(case.specs[0], axes)]
 
 
-@_rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+@_rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "linear_recurrence")
 def _cumulative(case: Case, *, axis: int, **params) -> list[Spec]:
-    case.require_whole(0, [axis], "Input should be unsharded over the axis being reduced. Got input type="
-                                  f"{case.avals[0].str_short()} and axis={axis}\nUse jax.sharding.reshard")
-    return [_whole(case.specs[0], [axis])]
+    for index, aval in enumerate(case.avals):
+        case.require_whole(index, [axis], "Input should be unsharded over the axis being reduced. Got input type="
+                                          f"{aval.str_short()} and axis={axis}\nUse jax.sharding.reshard")
+    return [_whole(case.merged(case.specs), [axis])]
 
 
 @_rule("sort")

@@ -346,6 +346,15 @@ cumprod_p = _cumulative("cumprod", NUMBERS)
 cummax_p = _cumulative("cummax", NUMBERS)
 cummin_p = _cumulative("cummin", NUMBERS)
 cumlogsumexp_p = _cumulative("cumlogsumexp", INEXACT)
+linear_recurrence_p = Primitive("linear_recurrence")
+
+
+@linear_recurrence_p.def_abstract_eval
+def _linear_recurrence_aval(factors, terms, *, axis: int, reverse: bool) -> ShapedArray:
+    require_kind("linear_recurrence", terms, INEXACT)
+    if factors.shape != terms.shape or factors.dtype != terms.dtype:
+        raise TypeError(f"linear_recurrence requires factors and terms of one type, got {factors} and {terms}")
+    return terms
 
 
 @boundary
@@ -387,3 +396,16 @@ def cummin(operand, axis: int = 0, reverse: bool = False):
 def cumlogsumexp(operand, axis: int = 0, reverse: bool = False):
     """Running log(sum(exp(...))) along an axis without overflow, for floating and complex arrays; as `cumsum`."""
     return cumlogsumexp_p.bind(operand, axis=int(axis), reverse=bool(reverse))
+
+
+def linear_recurrence(factors, terms, axis: int, reverse: bool = False):
+    """y with y[i] = factors[i] y[i - 1] + terms[i] along an axis, and 0 before the first; as `cumsum`.
+
+    Args:
+      factors: an array of the type of `terms`. The first one, or the last one if `reverse`, counts for nothing.
+
+    >>> import numpy as np
+    >>> linear_recurrence(np.array([9.0, 2.0, 3.0]), np.array([1.0, 1.0, 1.0]), 0).tolist()
+    [1.0, 3.0, 10.0]
+    """
+    return linear_recurrence_p.bind(factors, terms, axis=axis, reverse=reverse)

@@ -1,6 +1,7 @@
 """Derivative and batching rules of windowed and cumulative reductions.
 
-Cumulative products, extremes and log-sum-exps are differentiated as a scan of (value, tangent) pairs. A windowed reduction
+Tangents of cumulative products and log-sum-exps are a linear recurrence along the axis. Cumulative extremes are differentiated
+as a scan of (value, tangent) pairs, in the order of which equal elements share the tangent. A windowed reduction
 with a general function is differentiated as a reduction over an axis that contains the elements of each window
 (`windows_of`). Letters: g a tangent, ct a cotangent.
 """
@@ -9,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.lazy import loader
@@ -28,20 +29,19 @@ from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
 from jaxlite.lax.reductions import argmax, argmin, reduce_sum
 from jaxlite.lax.reductions_rules import combine_along, shifted
 from jaxlite.traces import batching
-from jaxlite.traces.batching import Axis
-from jaxlite.traces.jvp import Zero, def_linear, jvp_flat, jvp_rule, zero_for
-from jaxlite.traces.transpose import Linear, backward
+from jaxlite.traces.batching import Axis, bring_to_front
+from jaxlite.traces.decompose import decomposes
+from jaxlite.traces.jvp import Zero, add_tangents, def_linear, jvp_flat, jvp_rule, zero_for
+from jaxlite.traces.transpose import Linear, backward, is_linear
 from lowering.monoids import identity
 
 _scans = loader("jaxlite.lax.control_flow.associative_scan")  # with all of control flow
 
 # --- running totals ----------------------------------------------------------------------------------
 
-Pair = tuple[Any, Any]  # a value and its tangent
-
-
-def _def_scan_of_pairs(primitive: Primitive, combine: Callable[[Pair, Pair], Pair]) -> None:
-    """Set the rule from `combine`, which gives value and tangent of the combination of two elements."""
+def _def_scan_of_pairs(primitive: Primitive, combination: Primitive) -> None:
+    """Set the rule from the primitive that combines two elements."""
+    combine = lambda one, other: jvp_rule(combination)((one[0], other[0]), (one[1], other[1]))
 
     @primitive.def_jvp
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, reverse: bool) -> tuple[Any, Any]:
@@ -54,31 +54,73 @@ def _def_scan_of_pairs(primitive: Primitive, combine: Callable[[Pair, Pair], Pai
         return _scans().associative_scan(combine, (x, g), reverse=reverse, axis=axis)
 
 
-def _combine_by(primitive: Primitive) -> Callable[[Pair, Pair], Pair]:
-    return lambda one, other: jvp_rule(primitive)((one[0], other[0]), (one[1], other[1]))
+def _def_recurrence(primitive: Primitive, start: str, weights: Callable[[Any, Any, Any], tuple[Any, Any]]) -> None:
+    """Set the rule from `weights`, which gives what tangents of the total before an element, and of the element, count.
+
+    It takes the total before each element, which is the identity of the monoid `start` before the first one, the elements, and
+    their running totals.
+    """
+
+    @primitive.def_jvp
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, reverse: bool) -> tuple[Any, Any]:
+        (x,), (g,) = primals, tangents
+        out = primitive.bind(x, axis=axis, reverse=reverse)
+        if type(g) is Zero or not aval_of(x).size:
+            return out, zero_for(out)
+        before = _moved(out, identity(start, aval_of(out).dtype), axis, reverse)
+        factors, weight = weights(before, x, out)
+        return out, w.linear_recurrence(factors, e.mul(weight, g), axis, reverse)
 
 
-def _log_add_exp(one: Pair, other: Pair) -> Pair:
-    """log(exp(x) + exp(y)) and its tangent, whose weights exp(x - out) are 1 where x is the sum, also if infinite."""
-    (x, dx), (y, dy) = one, other
-    difference = e.sub(x, y)
-    # Not by max and abs, whose further derivatives where x = y are not those of the sum.
-    swap = e.lt(e.real(x), e.real(y)) if dtypes.kind(aval_of(x).dtype) == "c" else e.lt(x, y)
-    high, below = e.select_n(swap, x, y), e.select_n(swap, e.neg(difference), difference)
-    total = e.add(high, e.log1p(e.exp(below)))
-    out = e.select_n(e.ne(difference, difference), total, e.add(x, y))  # equal infinities
+def _moved(x, first, axis: int, reverse: bool):
+    """Elements moved along an axis by one, forward unless `reverse`; the place that becomes free gets `first`."""
+    padding = [(0, 0, 0)] * aval_of(x).ndim
+    padding[axis] = (-1, 1, 0) if reverse else (1, -1, 0)
+    return shaping.pad(x, const(first, x), padding)
 
-    def weight(value):
-        return e.exp(e.select_n(e.eq(value, out), e.sub(value, out), filled(0, value)))
 
-    return out, e.add(e.mul(dx, weight(x)), e.mul(dy, weight(y)))
+def _share(part, out):
+    """exp(part - out): of the derivative of log(exp(part) + ...) = out. 1 where they are equal, also if infinite."""
+    return e.exp(e.select_n(e.eq(part, out), e.sub(part, out), filled(0, part)))
+
+
+def _linear_recurrence_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, reverse: bool) -> tuple[Any, Any]:
+    (factors, terms), (df, dt) = primals, tangents
+    out = w.linear_recurrence(factors, terms, axis, reverse)
+    added = dt
+    if type(df) is not Zero:
+        added = add_tangents(e.mul(df, _moved(out, 0, axis, reverse)), dt)
+    return out, zero_for(out) if type(added) is Zero else w.linear_recurrence(factors, added, axis, reverse)
+
+
+def _linear_recurrence_transpose(ct, factors, terms, *, axis: int, reverse: bool) -> list[Any]:
+    assert is_linear(terms) and not is_linear(factors), "linear_recurrence is linear in its terms"
+    return [None, w.linear_recurrence(_moved(factors, 0, axis, not reverse), ct, axis, not reverse)]
+
+
+def _linear_recurrence_batch(axis_data: Axis, args: Sequence[Any], dims: Sequence[int | None], *, axis: int,
+                             reverse: bool) -> tuple[Any, int]:
+    factors, terms = map(bring_to_front, args, dims, repeat(axis_data.size))
+    return w.linear_recurrence(factors, terms, axis + 1, reverse), 0
+
+
+w.linear_recurrence_p.def_jvp(_linear_recurrence_jvp)
+w.linear_recurrence_p.def_transpose(_linear_recurrence_transpose)
+w.linear_recurrence_p.def_batching(_linear_recurrence_batch)
+
+
+@decomposes(w.linear_recurrence_p)
+def _linear_recurrence_in_parallel(factors, terms, *, axis: int, reverse: bool):
+    """Pairs that stand for what several elements make of a value: its factor, and what is added."""
+    combine = lambda one, other: (e.mul(one[0], other[0]), e.add(e.mul(one[1], other[0]), other[1]))
+    return _scans().associative_scan(combine, (factors, terms), reverse=reverse, axis=axis)[1]
 
 
 def_linear(w.cumsum_p, lambda ct, x, *, axis, reverse: [w.cumsum(ct, axis, not reverse)])
-_def_scan_of_pairs(w.cumprod_p, _combine_by(e.mul_p))
-_def_scan_of_pairs(w.cummax_p, _combine_by(e.max_p))
-_def_scan_of_pairs(w.cummin_p, _combine_by(e.min_p))
-_def_scan_of_pairs(w.cumlogsumexp_p, _log_add_exp)
+_def_recurrence(w.cumprod_p, "prod", lambda before, x, out: (x, before))
+_def_scan_of_pairs(w.cummax_p, e.max_p)
+_def_scan_of_pairs(w.cummin_p, e.min_p)
+_def_recurrence(w.cumlogsumexp_p, "max", lambda before, x, out: (_share(before, out), _share(x, out)))
 
 
 def _def_cumulative_batching(primitive: Primitive) -> None:

@@ -36,7 +36,8 @@ _LOOPS = ("while", "scan", "cond")
 _NAME, _MARKED = "jaxlite_program", "jaxlite_small"  # of what `main` was, and of the function that is marked
 _RANDOM = ("random_seed", "random_bits", "random_split", "random_fold_in", "random_wrap", "random_unwrap")
 _BY_ONE = ("broadcast_in_dim", "mul")  # of nothing but ones, and by ones: the gradients of sums
-_NO_KERNELS = ("reshape", "squeeze", "copy", "stop_gradient", "name", "concatenate", "optimization_barrier")
+_NO_KERNELS = ("reshape", "squeeze", "copy", "stop_gradient", "name", "concatenate", "optimization_barrier",
+               "linear_recurrence")
 _NO_KERNELS_ALL = ("broadcast_in_dim", "slice", "split")  # if the result is as large as the operand
 _LONG_ALONE = (["log"], ["log1p"])  # programs
 

@@ -216,6 +216,13 @@ class _Run(NamedTuple):
     dtype: Any
     wide: Any
 
+    def total(self, ctx: Any, before: Any, elements: Sequence[Any], part: tuple[int, ...]) -> Any:
+        """What an element makes of the total before it, which is multiplied by a factor if there is one."""
+        element, *factors = elements
+        for factor in factors:
+            before = ctx.value("stablehlo.multiply", [before, factor], part, self.wide)
+        return self.combination(ctx, before, element, part, self.wide)
+
 
 def _by_scan(ctx: Any, x: Any, run: _Run, shape: tuple[int, ...]) -> Any:
     """The running totals by XLA's own operation, which is a call of a library on a GPU."""
@@ -329,7 +336,7 @@ def _rows_of_a_block(shape: Sequence[int], axis: int) -> int:
     return max(1, _BLOCK // math.prod(shape[axis + 1:]))
 
 
-def _in_blocks(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
+def _in_blocks(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, factors: Sequence[Any] = ()) -> Any:
     """The running totals of a few rows after those of a few others. The last block, if it is not full, does some rows again."""
     rows, size, rest = math.prod(shape[:run.axis]), shape[run.axis], tuple(shape[run.axis + 1:])
     count = _rows_of_a_block(shape, run.axis)
@@ -341,39 +348,44 @@ def _in_blocks(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
         first = body.value("stablehlo.minimum", [first, body.constant(rows - count, _I32)], (), _I32)
 
         def step(inner: Any, turn: Any, state: Sequence[Any]) -> list[Any]:
-            total, first, values, totals = state
+            total, first, totals, *arrays = state
             where = [first, _position(inner, turn, size, run), *[inner.constant(0, _I32)] * len(rest)]
-            total = run.combination(inner, total, _read(inner, values, where, block, run), block, run.wide)
-            return [total, first, values, _write(inner, totals, total, where, flat, block, run)]
+            total = run.total(inner, total, [_read(inner, values, where, block, run) for values in arrays], block)
+            return [total, first, _write(inner, totals, total, where, flat, block, run), *arrays]
 
         start = body.constant(run.start.astype(run.wide), run.wide, block)
-        _, _, *state = _turns(body, size, [start, first, *state], [wide, body.tensor_type((), _I32), whole, whole], step)
-        return state
+        types = [wide, body.tensor_type((), _I32), *[whole] * len(state)]
+        return _turns(body, size, [start, first, *state], types, step)[2:]
 
-    state = [ctx.value("stablehlo.reshape", [x], flat, run.dtype), ctx.constant(run.start, run.dtype, flat)]
-    *_, totals = _turns(ctx, -(-rows // count), state, [whole, whole], rows_step)
+    arrays = [ctx.value("stablehlo.reshape", [values], flat, run.dtype) for values in (x, *factors)]
+    state = [ctx.constant(run.start, run.dtype, flat), *arrays]
+    totals, *_ = _turns(ctx, -(-rows // count), state, [whole] * len(state), rows_step)
     return ctx.value("stablehlo.reshape", [totals], shape, run.dtype)
 
 
-def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, total: Any = None, is_kept: bool = True) -> tuple[Any, Any]:
+def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, total: Any = None, is_kept: bool = True,
+             factors: Sequence[Any] = ()) -> tuple[Any, Any]:
     """The totals and the running totals, element after element, in place.
 
     Args:
       total: what the totals start with, if not with the identity.
       is_kept: whether the running totals are wanted.
+      factors: an array, if there is one, by which the total before each element is multiplied.
     """
     part = tuple(1 if dimension == run.axis else extent for dimension, extent in enumerate(shape))
     total = ctx.constant(run.start.astype(run.wide), run.wide, part) if total is None else total
 
     def step(body: Any, turn: Any, state: Sequence[Any]) -> list[Any]:
-        total, values = state
+        total, *arrays = state
         where = [body.constant(0, _I32)] * len(shape)
         where[run.axis] = _position(body, turn, shape[run.axis], run)
-        total = run.combination(body, total, _read(body, values, where, part, run), part, run.wide)
-        return [total, _write(body, values, total, where, shape, part, run) if is_kept else values]
+        total = run.total(body, total, [_read(body, values, where, part, run) for values in arrays], part)
+        if is_kept:
+            arrays[0] = _write(body, arrays[0], total, where, shape, part, run)
+        return [total, *arrays]
 
-    types = [ctx.tensor_type(part, run.wide), ctx.tensor_type(shape, run.dtype)]
-    total, values = _turns(ctx, shape[run.axis], [total, x], types, step)
+    types = [ctx.tensor_type(part, run.wide), *[ctx.tensor_type(shape, run.dtype)] * (1 + len(factors))]
+    total, values, *_ = _turns(ctx, shape[run.axis], [total, x, *factors], types, step)
     return total, values
 
 
@@ -432,3 +444,22 @@ def _by_window(ctx: Any, x: Any, aval: Any, axis: int, reverse: bool, combinatio
 for _name in ("sum", "prod", "max", "min"):
     _cumulative(f"cum{_name}", _name, _monoid_combine(_name))
 _cumulative("cumlogsumexp", "max", _log_add_exp)
+
+
+@lowers("linear_recurrence")
+def _linear_recurrence(ctx: Any, factors: Any, terms: Any, *, axis: int, reverse: bool) -> Any:
+    aval = ctx.aval_out
+    shape, dtype = aval.shape, aval.dtype
+    is_static = type(aval.size) is int
+    if is_static and (ctx.platform != "cpu" or ctx.builder.is_split):
+        return NotImplemented
+    if is_static and (aval.size == 0 or shape[axis] == 1):
+        return terms
+    working = np.dtype(np.float32) if dtype.name.startswith(xla.WIDENED) else dtype
+    run = _Run(axis, reverse, _monoid_combine("sum"), identity("sum", working), working, _wider(working))
+    factors, terms = (_cast(ctx, each, shape, dtype, working) for each in (factors, terms))
+    if is_static and _pays_in_blocks(shape, axis, working.itemsize):
+        totals = _in_blocks(ctx, terms, shape, run, [factors])
+    else:
+        totals = _by_loop(ctx, terms, shape, run, factors=[factors])[1]
+    return _cast(ctx, totals, shape, working, dtype)

@@ -12,6 +12,8 @@ import pytest
 
 import jaxlite
 from jaxlite import export, lax
+from jaxlite.lax import windows_rules
+from jaxlite.lax.windows import linear_recurrence
 from lowering import xla
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
@@ -265,6 +267,27 @@ def test_cumulative_complex(name, rng):
         np.testing.assert_allclose(np.exp(got), np.cumsum(np.exp(x)), rtol=1e-5)
     else:
         np.testing.assert_allclose(got, CUMULATIVE[name](x), rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape, axis, dtype", [
+    ((0,), 0, f32), ((1, 3), 0, f32), ((9, 2), 0, f32), ((259, 64), 1, f32), ((2, 7, 3), 1, np.complex64),
+    ((40,), 0, bfloat16)])
+def test_linear_recurrences(shape, axis, dtype, rng):
+    factors, terms = (rng.normal(size=(2, *shape)) + (1j * rng.normal(size=(2, *shape)) if dtype is np.complex64 else 0)) * 0.7
+    factors, terms = factors.astype(dtype), terms.astype(dtype)
+    for reverse in (False, True):
+        flipped = (lambda x: np.flip(x, axis)) if reverse else (lambda x: x)
+        rows, total = [], 0
+        for factor, term in zip(*(np.moveaxis(flipped(x).astype(np.result_type(x, f32)), axis, 0) for x in (factors, terms)),
+                                strict=True):
+            total = factor * total + term
+            rows.append(total)
+        expected = flipped(np.moveaxis(np.stack(rows), 0, axis)) if rows else terms
+        for fun in (linear_recurrence, windows_rules._linear_recurrence_in_parallel):
+            got = np.asarray(fun(factors, terms, axis=axis, reverse=reverse))
+            assert got.dtype == dtype
+            near = 0.03 if dtype is bfloat16 else 1e-4
+            np.testing.assert_allclose(got.astype(expected.dtype), expected, rtol=near, atol=near)
 
 
 def test_cumulative_operations_inside_a_loop(rng):

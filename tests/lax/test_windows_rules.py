@@ -13,7 +13,8 @@ from jaxlite import lax
 from jaxlite.lax import windows
 from tests.rule_checks import check_batching, check_derivatives, missing_rules, spread_axes
 
-RULES = dict.fromkeys("reduce_window_sum select_and_scatter_add select_and_gather_add cumsum fft".split(), "jtb")
+RULES = dict.fromkeys("reduce_window_sum select_and_scatter_add select_and_gather_add cumsum linear_recurrence fft".split(),
+                      "jtb")
 RULES |= dict.fromkeys("reduce_window_max reduce_window_min reduce_window cumprod cummax cummin cumlogsumexp sort top_k "
                        "approx_top_k rng_bit_generator".split(), "jb")
 RULES |= {"select_and_scatter": "Jb", "rng_uniform": "JB"}
@@ -65,6 +66,25 @@ def test_complex_running_totals(x64):
     x = np.random.normal(size=4) + 1j * np.random.normal(size=4)
     check_derivatives(lambda x: [lax.cumsum(x, 0), lax.cumprod(x, 0), lax.cumlogsumexp(x, 0)], x, orders=1)
     check_derivatives(lambda x: lax.cumlogsumexp(x, 0), x[:2])
+
+
+@pytest.mark.parametrize("axis, reverse", [(0, False), (1, True)])
+def test_linear_recurrences(x64, axis, reverse):
+    factors, terms = np.random.normal(size=(2, 3, 4))
+    check_derivatives(lambda *pair: windows.linear_recurrence(*pair, axis, reverse), factors, terms, orders=2)
+    check_batching(lambda *pair: windows.linear_recurrence(*pair, axis, reverse),
+                   [np.float32(factors), np.random.normal(size=(3, 4, 2)).astype(np.float32)], [None, 2])
+
+
+@pytest.mark.parametrize("fun", [lax.cumprod, lax.cumlogsumexp])
+def test_derivatives_of_long_running_totals_are_short_programs(fun):
+    slope = jaxlite.grad(lambda x: fun(x, 0).sum())
+    assert len(jaxlite.make_jaxpr(slope)(np.ones(5000, np.float32)).eqns) < 20
+
+
+def test_tangents_of_narrow_running_products_do_not_stall():
+    ones = np.ones(1000, jnp.bfloat16)  # a bfloat16 total would stay at 256
+    assert float(jaxlite.jvp(lax.cumprod, (ones,), (ones,))[1][-1]) == 1000
 
 
 # --- windows -----------------------------------------------------------------------------------------

@@ -65,10 +65,10 @@ def _sum(ctx: Any, x: RooflineShape, **params: Any) -> RooflineResult:
     return _counted(x.size - _out(ctx).size, x, _out(ctx))
 
 
-@_rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
-def _cumulative(ctx: Any, x: RooflineShape, *, axis: int, **params: Any) -> RooflineResult:
-    steps = 2 if ctx.primitive.name == "cumlogsumexp" else 1
-    return _counted(steps * x.shape[axis], x, _out(ctx))
+@_rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "linear_recurrence")
+def _cumulative(ctx: Any, *operands: RooflineShape, axis: int, **params: Any) -> RooflineResult:
+    steps = 2 if ctx.primitive.name in ("cumlogsumexp", "linear_recurrence") else 1
+    return _counted(steps * operands[0].shape[axis], *operands, _out(ctx))
 
 
 @_rule("gather")

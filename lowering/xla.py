@@ -365,6 +365,16 @@ def with_backend_options(options: Any, names: Sequence[str]) -> Any:
 
 # --- the C++ call path -------------------------------------------------------------------------------
 
+def _referable(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A callable, or another that calls it, if there are no weak references to it: with those C++ looks for entries of its
+    cache, and it ends the process where there are none."""
+    try:
+        weakref.ref(fun)
+    except TypeError:
+        return lambda *args, **kwargs: fun(*args, **kwargs)
+    return fun
+
+
 def make_call_path(
     name: str,
     fun: Callable[..., Any] | None,
@@ -380,6 +390,8 @@ def make_call_path(
     `cache_miss(*args, **kwargs)` does the call itself and returns `(outputs, FastPath or None)`.
     Callables with one `fun` object and equal `key` share their entries in `cache`.
     """
+    if fun is not None:
+        fun = _referable(fun)
     statics = list(static_argnums), list(static_argnames)
     return _jax.pjit(name, fun, cache_miss, *statics, key, call_registry, put_argument, cache)
 

@@ -20,7 +20,7 @@ from jaxlite.compilation import compile_report, explain, lifetime, recompilation
 from jaxlite.compilation.caches import PerFunction, clear_hooks
 from jaxlite.compilation.finite import check_finite
 from jaxlite.compilation.options import Options, argument_names, donated_leaves, parameter_names
-from jaxlite.compilation.program import Program, flatten_outputs, lowered_types, spread
+from jaxlite.compilation.program import Program, flatten_outputs, lowered_types, result_names, spread
 from jaxlite.core import array as arrays
 from jaxlite.core import config, errors, failed_flattens, source
 from jaxlite.core.aval import high_types, typematch
@@ -40,7 +40,7 @@ from lowering.passes.dce import live_parts
 
 _flatten = xla.pytree_registry.flatten
 _programs: PerFunction[Program] = PerFunction()  # by (options, signature)
-_traces: PerFunction[Program] = PerFunction()  # by what of the options a trace depends on, and signature: the first of each
+_traces: PerFunction[Program] = PerFunction()  # by which arguments are static, and signature: the first of each
 _call_cache = xla.PjitFunctionCache(capacity=16384)
 clear_hooks += [_programs.clear, _traces.clear]
 
@@ -200,17 +200,20 @@ class Jitted:
     def _new_program(self, key: tuple[Any, ...]) -> Program:
         """A program for a signature; traced, unless `jit` of the function with other options has done that."""
         _, in_tree, avals, static, named, *_ = key
-        trace_key = (self.options.of_trace(), *key[1:])
+        trace_key, given = (self.options.static_argnums, *key[1:]), self.options.out_shardings
         first = self.traces.get(trace_key)
-        if first is not None and not first.is_stale():
+        if first is not None and not first.is_stale() and (
+                given is None or not spread().moves_sums(given, first.closed.out_avals)):
             donated = donated_leaves(in_tree, self.options, static)
             return self._with_shardings(Program(first.closed, in_tree, first.out_tree, self.name, donated, self.options, 0.0,
                                                 first.debug_info, first.static))
         if config.no_tracing.value:
             raise RuntimeError(f"re-tracing function {source.function_location(self.fun)} for `jit`, "
                                "but 'no_tracing' is set")
-        first = self.traces[trace_key] = self._trace(in_tree, avals, static, named)
-        return first
+        program, for_all = self._trace(in_tree, avals, static, named)
+        if for_all:
+            self.traces[trace_key] = program
+        return program
 
     def _with_shardings(self, program: Program) -> Program:
         """A program, with what the options say of where its arguments and results are."""
@@ -221,14 +224,17 @@ class Jitted:
             program.in_layouts, program.out_layouts = options.flat_layouts(program.in_tree, program.out_tree)
         return program
 
-    def _trace(self, in_tree: Any, avals: tuple[Any, ...], static: tuple[Any, ...], named: tuple[Any, ...]) -> Program:
+    def _trace(self, in_tree: Any, avals: tuple[Any, ...], static: tuple[Any, ...], named: tuple[Any, ...],
+               ) -> tuple[Program, bool]:
+        """The program of a signature; and whether its results do not depend on the shardings that they are to have."""
         fun, options = self.fun, self.options
         start = time.perf_counter()
         debug = DebugInfo("jit", source.function_location(fun), argument_names(fun, in_tree, options))
         out_tree: Any = None
+        for_all = True
 
-        def flat(*tracers: Any) -> list[Any]:
-            nonlocal out_tree
+        def flat(*tracers: Any) -> Sequence[Any]:
+            nonlocal out_tree, for_all
             args, kwargs = in_tree.unflatten(tracers)
             if static:
                 args = list(args)
@@ -237,7 +243,9 @@ class Jitted:
             for name, box in named:
                 kwargs[name] = box.value
             outs, out_tree = flatten_outputs(fun(*args, **kwargs), debug)
-            return outs if options.out_shardings is None else spread().in_parts(outs, options.out_shardings, out_tree)
+            results = outs if options.out_shardings is None else spread().in_parts(outs, options.out_shardings, out_tree)
+            for_all = results is outs
+            return results
 
         scopes = state.scopes  # of this caller; others will have the program too
         if scopes:
@@ -250,8 +258,9 @@ class Jitted:
         if config.debug_key_reuse.value:
             key_reuse().signature(jaxpr)
         donated = donated_leaves(in_tree, options, static)
+        debug.result_paths = functools.partial(result_names, out_tree)
         return self._with_shardings(Program(ClosedJaxpr(jaxpr, consts), in_tree, out_tree, self.name, donated, options,
-                                            time.perf_counter() - start, debug, self._static_text(static, named)))
+                                            time.perf_counter() - start, debug, self._static_text(static, named))), for_all
 
     def _static_text(self, static: tuple[Any, ...], named: tuple[Any, ...]) -> str:
         """`n=3, mode='same'`: the static arguments of a signature."""

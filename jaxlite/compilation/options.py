@@ -10,7 +10,6 @@ from typing import Any
 
 from jaxlite.compilation import explain
 from jaxlite.core import config
-from jaxlite.core.aval import layouts
 from jaxlite.core.lazy import loader
 from jaxlite.core.tree import leaf_paths
 
@@ -36,11 +35,6 @@ class Options:
                     tuple(sorted(compiler_options.items())) if compiler_options else None, *(
                         None if given is None else load_spread().checked(given, what) for given, what in
                         ((in_shardings, "in_shardings"), (out_shardings, "out_shardings"))))
-
-    def of_trace(self) -> tuple[Any, ...]:
-        """What a trace depends on: which arguments are static, and results that become sums, or parts of sums."""
-        return self.static_argnums, self.key[-1] if self.out_shardings is not None and (
-            layouts.exist or load_spread().leaves_sums(self.out_shardings)) else None
 
     def flat_in_shardings(self, in_tree: Any) -> tuple[Any, ...] | None:
         """A sharding or None for each flat argument. Raises: ValueError if there are keyword arguments beside shardings."""

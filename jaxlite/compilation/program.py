@@ -194,7 +194,7 @@ class Program:
             if isinstance(const, Tracer):
                 raise errors.UnexpectedTracerError(const)
         with seldom_collecting:
-            runnable, names = self.runnable, _result_names(self.out_tree)
+            runnable, names = self.runnable, result_names(self.out_tree)
             names += ["ref"] * (len(runnable.out_avals) - len(names))
             lowered = execution.lower_jaxpr(runnable, self.name, platform, donated=self.donated_arrays,
                                             keep_unused=self.options.keep_unused, result_names=names,
@@ -292,7 +292,7 @@ class Program:
 compile_watchers: list[Callable[[Program], None]] = []  # called after each compile
 
 
-def _result_names(out_tree: Any) -> list[str]:
+def result_names(out_tree: Any) -> list[str]:
     return ["result" + "".join(map(str, path)) for path in leaf_paths(out_tree)]
 
 

@@ -9,7 +9,7 @@ replicated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxlite.compilation import effects
@@ -130,18 +130,17 @@ def in_parts(outs: Sequence[Any], given: Any, out_tree: Any) -> Sequence[Any]:
 
     XLA takes each device's whole for its part, or refuses the program.
     """
-    wanted = tree_flatten(given, is_leaf=is_place)[0]
-    if not any(map(_unreduced, wanted)) and not (any(each is not None for each in wanted) and any(
-            has_states(aval_of(out)) for out in outs)):
+    if not moves_sums(given, map(aval_of, outs)):
         return outs
     asked = flat_shardings(given, out_tree, "out_shardings") or ()
     return [out if each is None or _unreduced(each) == _unreduced(getattr(aval_of(out), "layout", None)) else
             placement.constraints().moved(out, each) for out, each in zip(outs, asked, strict=True)]
 
 
-def leaves_sums(given: Any) -> bool:
-    """Whether shardings for `jit` leave sums to be made."""
-    return any(map(_unreduced, tree_flatten(given, is_leaf=is_place)[0]))
+def moves_sums(given: Any, avals: Iterable[Any]) -> bool:
+    """Whether results of these types are to become sums, or parts of sums, for the shardings that `jit` was given."""
+    wanted = tree_flatten(given, is_leaf=is_place)[0]
+    return any(map(_unreduced, wanted)) or any(each is not None for each in wanted) and any(map(has_states, avals))
 
 
 def _unreduced(place: Any) -> tuple[Any, ...]:

@@ -117,21 +117,31 @@ class JaxprEqn:
 class DebugInfo:
     """Names for messages: the traced function, its arguments by pytree path, what traced it.
 
-    `func_src_info` is the function's name, and its place if it is known: `f at file.py:3`. `arg_names` may be given as a
-    function, which is called when a message needs them. Names that are None are not known.
+    `func_src_info` is the function's name, and its place if it is known: `f at file.py:3`. `arg_names` and `result_paths` may
+    be given as a function, which is called when a message needs them. Names that are None are not known.
     """
 
-    __slots__ = ("traced_for", "func_src_info", "_arg_names", "result_paths")
+    __slots__ = ("traced_for", "func_src_info", "_arg_names", "_result_paths")
 
     def __init__(self, traced_for: str, func_src_info: str, arg_names: Any = None, result_paths: Any = None):
         self.traced_for, self.func_src_info, self._arg_names = traced_for, func_src_info, arg_names
-        self.result_paths = result_paths
+        self._result_paths = result_paths
 
     @property
     def arg_names(self) -> tuple[str, ...] | None:
         if callable(self._arg_names):
             self._arg_names = self._arg_names()
         return None if self._arg_names is None else tuple(self._arg_names)
+
+    @property
+    def result_paths(self) -> tuple[str, ...] | None:
+        if callable(self._result_paths):
+            self._result_paths = self._result_paths()
+        return None if self._result_paths is None else tuple(self._result_paths)
+
+    @result_paths.setter
+    def result_paths(self, paths: Any) -> None:
+        self._result_paths = paths
 
     def safe_arg_names(self, expected_count: int) -> tuple[str, ...]:
         """The names of so many arguments, or empty ones if they are not known."""
@@ -142,8 +152,8 @@ class DebugInfo:
         return _counted(self.result_paths, expected_count)
 
     def _replace(self, **changes: Any) -> DebugInfo:
-        names = ("traced_for", "func_src_info", "result_paths")
-        fields = {name: getattr(self, name) for name in names} | {"arg_names": self._arg_names}
+        fields = {"traced_for": self.traced_for, "func_src_info": self.func_src_info, "arg_names": self._arg_names,
+                  "result_paths": self._result_paths}
         return DebugInfo(**(fields | changes))
 
     def with_unknown_names(self) -> DebugInfo:
@@ -171,7 +181,23 @@ class DebugInfo:
         names = self.arg_names or ()
         return names[index] if index < len(names) else str(index)
 
+    def _fields(self) -> tuple[Any, ...]:
+        return self.traced_for, self.func_src_info, self.arg_names, self.result_paths
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DebugInfo) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash((self.traced_for, self.func_src_info))
+
+    def __reduce__(self) -> Any:
+        return DebugInfo, self._fields()
+
     def __repr__(self) -> str:
+        return (f"DebugInfo(traced_for={self.traced_for!r}, func_src_info={self.func_src_info!r}, "
+                f"arg_names={self.arg_names!r}, result_paths={self.result_paths!r})")
+
+    def __str__(self) -> str:
         return f"{self.func_src_info} for {self.traced_for}"
 
 
@@ -296,6 +322,10 @@ _NOTHING: tuple[Any, dict[Any, Any]] = (None, {})
 _generations = [object()]
 
 
+def _closed(jaxpr: Jaxpr, consts: Sequence[Any]) -> ClosedJaxpr:
+    return ClosedJaxpr(jaxpr, consts)
+
+
 class ClosedJaxpr(Remembering):
     """A jaxpr with the values of its constvars."""
 
@@ -304,6 +334,9 @@ class ClosedJaxpr(Remembering):
     def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any]):
         assert len(consts) == len(jaxpr.constvars), "one const for each constvar"
         self.jaxpr, self.consts = jaxpr, list(consts)
+
+    def __reduce__(self) -> Any:  # the class may have another name than this module knows it by
+        return _closed, (self.jaxpr, self.consts)
 
     @property
     def eqns(self) -> list[JaxprEqn]:

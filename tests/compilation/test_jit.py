@@ -224,6 +224,23 @@ def test_methods_partials_instances_and_builtins():
     assert jit(jit(double))(F32(2)).tolist() == 4
 
 
+def test_callables_without_weak_references():
+    class Slotted:
+        __slots__ = ()
+
+        def __call__(self, x):
+            return lax.add(x, x)
+
+    fun = Slotted()
+    for f in [jit(fun) for _ in range(3)]:
+        assert f(F32(2)).tolist() == f(F32(2)).tolist() == 4 and f.__wrapped__ is fun
+        with jaxlite.disable_jit():
+            assert f(F32(3)).tolist() == 6
+    for f in [jit(np.sin) for _ in range(3)]:  # NumPy's functions have none either
+        with pytest.raises(jaxlite.errors.TracerArrayConversionError):
+            f(F32(2))
+
+
 # --- static arguments --------------------------------------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import time
 from typing import Any
@@ -388,6 +390,24 @@ def test_closed_jaxprs_show_what_is_inside() -> None:
         assert not newer or (each.num_consts, each.all_invars) == (1, jaxpr.constvars + jaxpr.invars)
     again = extend.core.ClosedJaxpr(jaxpr, closed.consts)
     assert str(again) == str(closed) and extend.core.jaxpr_as_fun(again)(ABC)[0].shape == (3,)
+
+
+def test_pickles_of_programs() -> None:
+    total = jaxlite.jit(lambda first, second: {"a": first, "b": [second]})
+    closed = total.trace(VEC, VEC).jaxpr
+    info = closed.debug_info
+    assert info.result_paths == ("result['a']", "result['b'][0]")
+    for copied in (pickle.loads(pickle.dumps(info)), copy.deepcopy(info), total.trace(VEC, VEC).jaxpr.debug_info):
+        assert copied == info and hash(copied) == hash(info) and repr(copied) == repr(info)
+    assert repr(info) == (f"DebugInfo(traced_for='jit', func_src_info={info.func_src_info!r}, arg_names=('first', 'second'), "
+                          """result_paths=("result['a']", "result['b'][0]"))""")
+    assert info != info._replace(arg_names=("x", "y"))
+    for program in (closed, closed.jaxpr, jaxlite.make_jaxpr(lambda: np.ones(3))()):
+        again = pickle.loads(pickle.dumps(program))
+        assert type(again) is type(program) and str(again) == str(program) and again.debug_info == program.debug_info
+    assert str(copy.copy(closed)) == str(closed)
+    with pytest.raises(AttributeError, match="pickle local object"):  # the rules of primitives are functions of no name
+        pickle.dumps(jaxlite.make_jaxpr(lax.sin)(VEC))
 
 
 def test_programs_are_rewritten() -> None:

@@ -173,6 +173,9 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         out = jax.jit(lambda a: a * 2, out_shardings=place)(LEFT)
         assert short(jax.typeof(out)) == "f32[8@x,8]{U:y}"
         np.testing.assert_allclose(summed(out), 2 * A)
+        double = lambda a: a * 2  # of which one trace has sums, and one parts of them
+        for sharding, wanted in ((place, "f32[8@x,8]{U:y}"), (None, "f32[8@x,8@y]"), (place, "f32[8@x,8]{U:y}")):
+            assert short(jax.typeof(jax.jit(double, out_shardings=sharding)(LEFT))) == wanted
         whole = {"a": NamedSharding(MESH, P(unreduced={"x", "y"})), "b": None}
         out = jax.jit(lambda a: {"a": a + 1, "b": a}, out_shardings=whole)(A)  # what is the same on each device
         assert short(jax.typeof(out["a"])) == "f32[8,8]{U:(x,y)}" and short(jax.typeof(out["b"])) == "f32[8,8]"

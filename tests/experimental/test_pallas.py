@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import pickle
 from functools import partial
 
 import numpy as np
@@ -193,6 +195,11 @@ def test_sizes_and_costs():
     static = jax.jit(lambda x, how: getattr(jnp, how)(x) @ x, static_argnames="how")
     assert pl.estimate_cost(static, shape(4, 4), how="sin") == cost
     spec = pl.BlockSpec((2,), lambda i: (i,))
+    grid = partial(pltpu.PrefetchScalarGridSpec, grid=(2,), in_specs=[pl.BlockSpec((2,), operator.pos)])
+    assert pickle.loads(pickle.dumps(grid(1))) == grid(1) != grid(2)
+    assert pl.GridSpec((2,)) == pl.GridSpec(2) != pl.GridSpec((3,))
+    assert repr(pltpu.PrefetchScalarGridSpec(1, (2,))).startswith("PrefetchScalarGridSpec(grid=(2,), grid_names=None, in_")
+    assert repr(grid(1)).endswith("scratch_shapes=(), num_scalar_prefetch=1)")
     assert pl.GridSpec((2,), [spec], [spec]).in_specs == (spec,) and pl.GridSpec((2,), [], [[spec]]).out_specs == ([spec],)
     with pytest.raises(ValueError, match="`in_specs` must be a tuple or a list"):
         pl.GridSpec((2,), {"x": spec})

@@ -178,6 +178,9 @@ class _NoBlockSpec:
     def __repr__(self) -> str:
         return "NoBlockSpec"
 
+    def __reduce__(self) -> str:
+        return "no_block_spec"
+
 
 no_block_spec = _NoBlockSpec()
 
@@ -237,10 +240,15 @@ class GridSpec:
         self.in_specs, self.out_specs, self.scratch_shapes = (
             tuple(each) if isinstance(each, list) else each for each in (in_specs, out_specs, scratch_shapes))
 
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as blocks have none
+
     def __repr__(self) -> str:
         names = self.grid_names if any(name is not None for name in self.grid_names) else None
-        return (f"GridSpec(grid={self.grid}, grid_names={names}, in_specs={self.in_specs}, out_specs={self.out_specs}, "
-                f"scratch_shapes={self.scratch_shapes})")
+        fields = ", ".join(f"{name}={value}" for name, value in {**vars(self), "grid_names": names}.items())
+        return f"{type(self).__name__}({fields})"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -245,7 +245,9 @@ def gather(operand, start_indices, dimension_numbers: GatherDimensionNumbers, sl
     if parsed is not GatherScatterMode.FILL_OR_DROP:
         fill_value = None
     else:
-        fill_value = default_fill_value(aval_of(operand).dtype) if fill_value is None else static_scalar(fill_value)
+        dtype = aval_of(operand).dtype
+        fill_value = default_fill_value(dtype) if fill_value is None else static_scalar(fill_value)
+        shaping.require_real("gather", fill_value, dtype)
     return gather_p.bind(operand, start_indices, dimension_numbers=_as_axes(dimension_numbers),
                          slice_sizes=tuple(map(as_size, slice_sizes)), unique_indices=bool(unique_indices),
                          indices_are_sorted=bool(indices_are_sorted), mode=parsed, fill_value=fill_value)

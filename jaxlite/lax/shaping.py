@@ -158,6 +158,12 @@ def warn_of_lost_parts(old, new) -> None:
         source.warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning)
 
 
+def of_user(value, dtype, weak_type: bool = False):
+    """A user's value in the dtype of the array that it goes into; warns of imaginary parts that it drops."""
+    warn_of_lost_parts(aval_of(value).dtype, dtype)
+    return convert(value, dtype, weak_type)
+
+
 def strong(operand):
     """The operand without a weak type."""
     return convert(operand, None, False)
@@ -686,9 +692,14 @@ def as_filling(name: str, value, dtype):
     """
     if type(value) is int and dtypes.kind(dtype) in "iu" and not -(1 << 63) <= value < 1 << 64:
         raise OverflowError(f"{name}: the Python int {value} has more than 64 bits")
+    require_real(name, value, dtype)
+    return fitted(value, dtype, wrap=True)
+
+
+def require_real(name: str, value, dtype) -> None:
+    """Raises TypeError for one of Python's complex numbers, if the dtype is real."""
     if type(value) is builtins.complex and dtypes.kind(dtype) in "iuf":
         raise TypeError(f"{name}: a real number is needed for the dtype {dtype}, not the 'complex' number {value}")
-    return fitted(value, dtype, wrap=True)
 
 
 def unchecked_aval(value) -> ShapedArray:

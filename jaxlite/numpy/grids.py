@@ -57,7 +57,7 @@ def _spacing_dtype(start, stop, dtype):
 
 def _linear(start, stop, num: int, endpoint: bool, dtype, axis: int) -> tuple[Any, Any]:
     """Evenly spaced values, and their distance, in an inexact dtype."""
-    start, stop = (shaping.convert(bound, dtype, False) for bound in (start, stop))
+    start, stop = (shaping.of_user(bound, dtype) for bound in (start, stop))
     shape = shaping.broadcast_shapes(aval_of(start).shape, aval_of(stop).shape)
     axis = shaping.canonical_axis(axis, len(shape) + 1)
     low, high = broadcast_to(start, shape), broadcast_to(stop, shape)
@@ -137,7 +137,7 @@ def geomspace(start, stop, num: int = 50, endpoint: bool = True, dtype: Any = No
     """Values from `start` to `stop` with one ratio between neighbours; else like `linspace`."""
     num, dtype = _spaced("geomspace", start, stop, num, dtype)
     computed = _spacing_dtype(start, stop, dtype)
-    start, stop = (shaping.convert(bound, computed, False) for bound in (start, stop))
+    start, stop = (shaping.of_user(bound, computed) for bound in (start, stop))
     # The sign, or the direction in the complex plane, is taken out, so that logarithms exist.
     sign = lax.sign(start)
     exponents = [ufuncs.log10(arithmetic.divide(bound, sign)) for bound in (start, stop)]

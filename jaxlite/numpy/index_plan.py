@@ -302,6 +302,7 @@ def _read_box(x, items: tuple[Any, ...], mode, fill_value, wrap: bool):
 
 def filled(aval, fill_value):
     value = gather_scatter.default_fill_value(aval.dtype) if fill_value is None else fill_value
+    shaping.require_real("fill_value", value, aval.dtype)
     return shaping.broadcast_in_dim(shaping.convert(value, aval.dtype, False), aval.shape, ())
 
 

@@ -128,8 +128,7 @@ def _insert_at(arr, obj: np.ndarray, values, axis: int):
 
 def _to_insert(arr, obj, values, axis: int):
     """The values in the dtype and the shape that they have in the array: one for each place, any number for a single one."""
-    shaping.warn_of_lost_parts(aval_of(values).dtype, arr.dtype)
-    values = shaping.convert(values, arr.dtype, arr.weak_type)
+    values = shaping.of_user(values, arr.dtype, arr.weak_type)
     if values.ndim < arr.ndim:
         values = shaping.broadcast_to_rank(values, arr.ndim)
     if not aval_of(obj).ndim:

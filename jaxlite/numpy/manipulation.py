@@ -761,7 +761,8 @@ def _compress(condition, a, fill_value, axis: int, size: int):
     result = take_slices(a, order, axis=axis)
     valid = lax.lt(order, shaping.full_like(order, extent))
     mask = shaping.broadcast_in_dim(valid, result.shape, (axis,))
-    return shaping.convert(lax.select(mask, result, shaping.full_like(result, fill_value)), None, False)
+    fill = shaping.full_like(result, shaping.of_user(fill_value, result.dtype))
+    return shaping.convert(lax.select(mask, result, fill), None, False)
 
 
 def choose(a, choices, out: None = None, mode: str = "raise"):

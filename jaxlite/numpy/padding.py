@@ -132,7 +132,7 @@ def pad(array, pad_width, mode: str | Callable[..., Any] = "constant", **kwargs)
 def _pad_constant(x, values, widths: tuple[tuple[int, int], ...]):
     x = as_array(x)
     aval = aval_of(x)
-    values = shaping.convert(values, aval.dtype, aval.weak_type)
+    values = shaping.of_user(values, aval.dtype, aval.weak_type)
     if not values.shape:
         return shaping.pad(x, values, [(low, high, 0) for low, high in widths])
     values = _as_pairs("constant_values", values, aval.ndim)
@@ -153,7 +153,7 @@ def _element(values, row: int, column: int):
 def _pad_ramp(x, ends, widths: tuple[tuple[int, int], ...]):
     x = as_array(x)
     aval = aval_of(x)
-    ends = shaping.convert(ends, aval.dtype, aval.weak_type)
+    ends = shaping.of_user(ends, aval.dtype, aval.weak_type)
     ends = _as_pairs("end_values", ends, aval.ndim) if ends.shape else ends
     for axis, pair in enumerate(widths):
         parts = [x]

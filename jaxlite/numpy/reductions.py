@@ -129,7 +129,7 @@ def _reduce(name: str, a, axis, keepdims: bool, reducer: Callable, identity, whe
             raise NotImplementedError(f"Named reductions not implemented for jnp.{name}(): axis={axis!r}")
         result = getattr(lax, _COLLECTIVES[reducer])(result, names)
     if combine is not None and initial is not None:
-        result = combine(shaping.convert(initial, result.dtype, False), result)
+        result = combine(shaping.of_user(initial, result.dtype), result)
     return _keep(result, shape, axes, keepdims)
 
 
@@ -208,7 +208,7 @@ def _extreme(name: str, a, axis, keepdims: bool, initial, where, reducer: Callab
     if dtypes.kind(aval.dtype) != "c":
         return _reduce(name, a, axis, keepdims, reducer, identity, where, initial, combine)
     result = _complex_extreme(name, a, axes, names, keepdims, where, reducer, identity)
-    return result if initial is None else combine(shaping.convert(initial, aval.dtype, False), result)
+    return result if initial is None else combine(shaping.of_user(initial, aval.dtype), result)
 
 
 def _complex_extreme(name: str, a, axes: Ints, names: tuple[Any, ...], keepdims: bool, where, reducer: Callable,

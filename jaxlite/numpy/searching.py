@@ -484,7 +484,7 @@ def _active(conditions: list[Any]) -> list[Any]:
 @api
 def _pieces(x, conditions, values):
     shape, dtype = x.shape, x.dtype
-    *pieces, result = (shaping.convert(value, dtype, False) for value in values)
+    *pieces, result = (shaping.of_user(value, dtype) for value in values)
     for condition, piece in zip(conditions, pieces, strict=True):
         result = selection.where(condition, piece, result)
     if result.shape == shape:

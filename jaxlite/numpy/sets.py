@@ -19,7 +19,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer, set_trace, state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import indexing, manipulation, searching, sorting
+from jaxlite.numpy import indexing, manipulation, searching, selection, sorting
 from jaxlite.numpy.api import api, as_array, as_arrays, broadcasts_inside, check_arrays, promote_dtypes, scalar, unwrapped
 from jaxlite.traces.eager import eager_trace
 
@@ -150,7 +150,7 @@ def _unique(ar, fill_value, axis: int | None, equal_nan: bool, size: int, index:
         empty = shaping.full((0,), 0, dtype)
         filled = shaping.full((size, *rest), 0, ar.dtype)
         if size:
-            filled = shaping.convert(manipulation.broadcast_to(fill_value, (size, *rest)), ar.dtype, False)
+            filled = shaping.of_user(manipulation.broadcast_to(fill_value, (size, *rest)), ar.dtype)
         zeros = shaping.full((size,), 0, dtype)
         return (shaping.full((), 0, dtype), filled, *[zeros] * index,
                 *[empty if axis is not None else shaping.reshape(empty, shape)] * inverse, *[zeros] * counts)
@@ -176,7 +176,7 @@ def _unique(ar, fill_value, axis: int | None, equal_nan: bool, size: int, index:
     picked = lax.select(missing, shaping.full_like(begins, 0), begins)
     values = indexing.take(ordered, picked, 0, mode="clip")
     if fill_value is not None:
-        fill = shaping.convert(manipulation.broadcast_to(fill_value, (size, *rest)), ar.dtype, False)
+        fill = shaping.of_user(manipulation.broadcast_to(fill_value, (size, *rest)), ar.dtype)
         values = lax.select(shaping.broadcast_in_dim(missing, (size, *rest), (0,)), fill, values)
     values = shaping.convert(values, None, ar.weak_type and fill_value is None)
     results = [found, values]
@@ -274,7 +274,8 @@ def _first_of_equals(new):
 
 
 def _filled(values, found, fill_value):
-    """Values with what is beyond the found ones replaced: by the first one if there is one, else by 0."""
+    """Values with what is beyond the found ones replaced: by the first one if there is one, else by 0. A fill value is
+    promoted together with them."""
     size = values.shape[0]
     if not size:
         return values
@@ -283,9 +284,8 @@ def _filled(values, found, fill_value):
         first = values[:1]
         fill = lax.select(missing[:1], shaping.full_like(first, 0), first)
         fill = shaping.broadcast_in_dim(fill, (size,), (0,))
-    else:
-        fill = manipulation.broadcast_to(shaping.convert(fill_value, values.dtype, False), (size,))
-    return lax.select(missing, fill, values)
+        return lax.select(missing, fill, values)
+    return selection.where(missing, manipulation.broadcast_to(fill_value, (size,)), values)
 
 
 @boundary
@@ -345,6 +345,7 @@ def setdiff1d(ar1, ar2, assume_unique: bool = False, *, size: int | None = None,
     """
     first, _ = _pair("setdiff1d", ar1, ar2)
     fill_value = _needed(size, fill_value)
+    shaping.require_real("setdiff1d", fill_value, aval_of(ar1).dtype)
     return _sized("setdiff1d", size, first, lambda size: _difference(
         ar1, ar2, 0 if fill_value is None else fill_value, size=size, unique=bool(assume_unique)), ar1, ar2)[0]
 
@@ -352,6 +353,7 @@ def setdiff1d(ar1, ar2, assume_unique: bool = False, *, size: int | None = None,
 @api
 def _difference(ar1, ar2, fill_value, size: int, unique: bool) -> tuple[Any, ...]:
     ar1, ar2 = map(_flat, as_arrays("setdiff1d", ar1, ar2))
+    fill_value = shaping.of_user(fill_value, ar1.dtype)
     count = aval_of(ar1).size
     weak = aval_of(ar1).weak_type
     dtype = dtypes.default_dtype(int)

@@ -363,7 +363,7 @@ def cov(m, y=None, rowvar: bool = True, bias: bool = False, ddof: int | None = N
             raise ValueError(f"{name} has more than 2 dimensions: shape {aval_of(each).shape}")
     parts = promote_dtypes_inexact(*([m] if y is None else [m, y]))
     if dtype is not None:
-        parts = [shaping.convert(part, dtype, False) for part in parts]
+        parts = [shaping.of_user(part, dtype) for part in parts]
     x = _variables(parts[0], rowvar)
     if not x.shape[0]:
         return shaping.full((0, 0), 0, dtypes.default_dtype(float))

@@ -203,7 +203,7 @@ def _operand(op: ufunc, a, dtype):
     """The array in the dtype that folding it by the function gives."""
     a = as_array(a)
     if dtype is not None and not op.folds.logical:
-        return a.astype(dtype)
+        return shaping.of_user(a, dtypes.canonicalize_dtype(dtype))
     if op.folds.logical:
         return a if a.dtype == _bool else a != lax.full_like(a, 0)
     if op.folds.reduce is None or op.folds.inexact:

@@ -148,7 +148,16 @@ def test_minimization_of_badly_scaled_and_curved_functions(method):
     lambda: jnp.concatenate([jnp.array([1 + 1j])], dtype=jnp.float32), lambda: jnp.full(1, jnp.array(1 + 1j), jnp.float32),
     lambda: jnp.full_like(jnp.ones(1), jnp.array(1 + 1j)), lambda: jnp.insert(jnp.ones(0), 0, 1 + 1j),
     lambda: jnp.place(jnp.zeros(1), jnp.array([True]), jnp.array([1 + 1j]), inplace=False),
-], ids="sum mean cumsum at concatenate full full_like insert place".split())
+    lambda: jnp.sum(jnp.zeros(1), initial=1 + 1j), lambda: jnp.max(jnp.zeros(1), initial=1 + 1j),
+    lambda: jnp.pad(jnp.zeros(0), (1, 0), constant_values=1 + 1j), lambda: jnp.linspace(1 + 1j, 2, 1, dtype=jnp.float32),
+    lambda: jnp.pad(jnp.zeros(1), (1, 0), mode="linear_ramp", end_values=1 + 1j)[0],
+    lambda: jnp.geomspace(1 + 1j, 2 + 1j, 1, dtype=jnp.float32),
+    lambda: jnp.piecewise(jnp.ones(1), [jnp.array([True])], [1 + 1j]),
+    lambda: 0.5 * jnp.cov(jnp.array([0, 2 + 5j]), dtype=jnp.float32),
+    lambda: jnp.unique(jnp.zeros(1), size=2, fill_value=1 + 1j)[1],
+    lambda: jnp.compress(jnp.array([False]), jnp.zeros(1), size=1, fill_value=1 + 1j),
+], ids=("sum mean cumsum at concatenate full full_like insert place initial max pad linspace ramp geomspace piecewise cov "
+        "unique compress").split())
 def test_imaginary_parts_are_dropped_with_a_warning(call):
     with pytest.warns(np.exceptions.ComplexWarning, match="discards the imaginary part"), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of the update

@@ -277,6 +277,12 @@ def test_unique_fills_up_and_cuts_off():
     assert [each.tolist() for each in cut] == [[1, 2], [1, 2], [2, 0, 1, 2, 0], [2, 1]]
     assert jnp.unique(x[:0], size=2, fill_value=5).tolist() == [5, 5]
     assert jnp.intersect1d(x, x, fill_value="unused").tolist() == jnp.unique(x, fill_value=2**40).tolist() == [1, 2, 3]
+    for made in (jnp.intersect1d(x, x, size=4, fill_value=1.5), jnp.setxor1d(x, x[:0], size=4, fill_value=1.5)):
+        assert made.tolist() == [1, 2, 3, 1.5] and made.dtype == np.float32
+    assert jnp.intersect1d(x, x, size=4, fill_value=7).dtype == x.dtype
+    assert jnp.setdiff1d(x, x[:0], size=4, fill_value=1.5).tolist() == [1, 2, 3, 1]
+    with pytest.raises(TypeError, match="a real number is needed"):
+        jnp.setdiff1d(x, x, size=1, fill_value=1j)
 
 
 def test_unique_of_the_array_api_tells_nan_apart():

@@ -266,8 +266,8 @@ def _is_summed(eqn: Any) -> bool:
     from lowering.small_products import is_summed  # loaded with the program's own rules
 
     left, right, out = (atom.aval for atom in (*eqn.invars, *eqn.outvars))
-    dtypes = left.dtype, out.dtype
-    return left.dtype == right.dtype and is_summed(left.shape, right.shape, eqn.params["dimension_numbers"], dtypes, True)
+    dtypes = left.dtype if left.dtype == right.dtype else out.dtype, out.dtype  # as the rule converts them
+    return is_summed(left.shape, right.shape, eqn.params["dimension_numbers"], dtypes, True)
 
 
 def _is_joined(start: Value) -> bool:

@@ -90,12 +90,23 @@ def _is_rounded(ctx: Any, aval: Any, axes: tuple[int, ...]) -> bool:
 
 
 def _sum_as_floats(ctx: Any, x: Any, aval: Any, axes: tuple[int, ...]) -> Any:
-    """A sum of rounded numbers that is itself rounded once."""
+    """The sum of rounded numbers."""
     wide = ctx.convert(x, aval.shape, _FLOAT)
     if getattr(x.owner, "name", "") in _FUSED:  # rounded as they are, else XLA writes both operands for the library
         wide = ctx.value("stablehlo.reduce_precision", [wide], aval.shape, _FLOAT, exponent_bits=ctx.i32(8),
                          mantissa_bits=ctx.i32(7))
-    return ctx.convert(reduce_by_monoid(ctx, "sum", wide, aval.shape, _FLOAT, axes), ctx.aval_out.shape, aval.dtype)
+    return _reduce_as_floats(ctx, "sum", wide, aval, axes)
+
+
+def _is_compared_slowly(ctx: Any, monoid: str, aval: Any) -> bool:
+    """Whether XLA:CPU would take extremes of bfloat16 by arithmetic, rounding each step, and not by its library."""
+    is_extreme = ctx.platform == "cpu" and monoid in ("max", "min") and aval.dtype == "bfloat16"
+    return is_extreme and type(aval.size) is int and aval.size < _LIBRARY_SIZE
+
+
+def _reduce_as_floats(ctx: Any, monoid: str, wide: Any, aval: Any, axes: tuple[int, ...]) -> Any:
+    """Rounded once, which an extreme of rounded numbers is anyway."""
+    return ctx.convert(reduce_by_monoid(ctx, monoid, wide, aval.shape, _FLOAT, axes), ctx.aval_out.shape, aval.dtype)
 
 
 def _is_outermost(block: Any) -> bool:
@@ -160,6 +171,8 @@ def _reduction(monoid: str) -> None:
             return _reduce_truths(ctx, monoid, truths, aval, axes)
         if monoid == "sum" and _is_rounded(ctx, aval, axes):
             return _sum_as_floats(ctx, x, aval, axes)
+        if _is_compared_slowly(ctx, monoid, aval):
+            return _reduce_as_floats(ctx, monoid, ctx.convert(x, aval.shape, _FLOAT), aval, axes)
         if monoid == "sum" and (weighted := _sum_of_weighted(ctx, x, aval, axes)) is not None:
             return weighted
         return reduce_by_monoid(ctx, monoid, x, aval.shape, aval.dtype, axes)

@@ -378,3 +378,15 @@ def test_sums_of_bfloat16_are_rounded_once():
     for got, want in zip(total, exact, strict=True):
         assert got.dtype == bfloat16
         np.testing.assert_allclose(np.asarray(got, np.float32), want, rtol=2**-8)
+
+
+@pytest.mark.parametrize("shape", [(6, 10), (0, 3), (64, 64)])  # the last one is the library's
+def test_extremes_of_bfloat16(shape):
+    x = np.random.default_rng(0).normal(size=shape).astype(bfloat16)
+    x[1:2], x[2:3] = -np.inf, np.nan
+    lowered = jaxlite.jit(lambda x: (lax.reduce_max(x, (1,)), lax.reduce_min(x, (1,)))).lower(x)
+    for got, want in zip(lowered.compile()(x), (x.max(1), x.min(1)), strict=True):
+        assert got.dtype == bfloat16
+        np.testing.assert_array_equal(np.asarray(got, np.float32), want.astype(np.float32))
+    reducers = [line for line in lowered.as_text().splitlines() if "stablehlo.reduce(" in line]
+    assert all(("xf32>" in line) == (x.size < 4096) for line in reducers)

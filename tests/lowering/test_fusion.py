@@ -282,12 +282,13 @@ def test_factors_of_outer_products_are_not_computed_again_for_each_row():
 
 
 def test_factors_of_small_products_in_loops_are_not_computed_again_for_each_column():
-    def written(f, steps=5):
-        step = lambda _, x: f(x) @ MATRIX
+    def written(f, steps=5, matrix=MATRIX):
+        step = lambda _, x: f(x) @ matrix
         reasons = barriers(lambda x: lax.fori_loop(0, steps, step, x) if steps else step(0, x), np.ones((20, 10), np.float32))
         return [var.aval.shape for var, why in reasons.items() if "row of a product" in why]
 
     assert written(jnp.sin) == [(20, 10)] and written(lambda x: x + 1) == []
+    assert written(jnp.sin, matrix=MATRIX.astype(jnp.bfloat16)) == [(20, 10)]  # which is converted
     assert written(jnp.sin, steps=0) == []  # the library reads it from memory
     keep = lambda x, _: (jnp.sin(x) @ MATRIX, jnp.sin(x))
     stacked = barriers(lambda x: lax.scan(keep, x, None, 5), np.ones((20, 10), np.float32))

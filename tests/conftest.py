@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import os
 import shutil
 import sys
@@ -20,9 +21,15 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tests.quick_code import quick_options
+
 for _name in [name for name in os.environ if name.startswith(("JAXLITE_", "JAX_"))]:
     del os.environ[_name]
 os.environ["JAXLITE_RECOMPILATION_LIMIT"] = "0"  # tests compile one line for many cases
+
+# The tests start some hundred processes. None of them should parse what another one has parsed before.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # No test reads or writes the user's compile cache. All processes of a run share one that ends with it: what is compiled is
 # most of what the tests take, and much of it is compiled more than once.
@@ -30,13 +37,12 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit it
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="jaxlite-tests-")
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
-# Most of the time goes into XLA's code generation for tiny programs. Where values are held to a tolerance, code that is
-# generated quickly computes them as well: other loops, without LLVM's optimizations, for the same StableHLO. Folders that are
+# Where values are held to a tolerance, their programs are compiled quickly: see tests/quick_code.py. Folders that are
 # about compiling, and tests marked `own_code`, get the code that users get. With TESTS_OWN_CODE=1, as in `make test-latest`,
 # all do but those about rules, gradients and several devices, which no code generation changes: whole files, since what is
 # compiled is forgotten where a test wants other code than the one before it.
 COMPARED_FOLDERS = {"example_libraries", "image", "lax", "nn", "numpy", "ops", "random", "scipy", "state", "transforms"}
-QUICK_FOLDERS = COMPARED_FOLDERS | {"devices", "experimental"}
+QUICK_FOLDERS = COMPARED_FOLDERS | {"devices", "experimental", "export"}
 ABOUT_RULES = ("_rules.py", "_gradients.py")
 
 
@@ -47,24 +53,23 @@ def is_quick(item: pytest.Item, folder: str) -> bool:
     return not os.environ.get("TESTS_OWN_CODE") or folder == "devices" or item.path.name.endswith(ABOUT_RULES)
 
 
-QUICK_OPTIONS = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": "True"}
-QUICK_OPTIONS_OF_OLDER_XLA = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": "False"}
-
-
 @functools.cache
 def _options_classes() -> tuple[type, type]:
     """XLA's compile options as they are, and with quick code generation."""
     from lowering import xla
 
     own: type = xla.CompileOptions
-    options = own()  # what it holds dies with it
-    known = str(options.executable_build_options.debug_options)
+    quick = {name: str(value) if isinstance(value, bool) else value for name, value in quick_options().items()}
 
     class Quick(own):  # type: ignore[valid-type, misc]
         def __init__(self) -> None:
             super().__init__()
-            chosen = QUICK_OPTIONS_OF_OLDER_XLA if "xla_cpu_use_fusion_emitters:" in known else QUICK_OPTIONS
-            self.env_option_overrides = list(chosen.items())
+            self.env_option_overrides = []
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "env_option_overrides":  # a program's own choices, and those of its test, come on top
+                value = list((quick | dict(value)).items())
+            super().__setattr__(name, value)
 
     return own, Quick
 
@@ -104,6 +109,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         compare_eager_operations(folder in COMPARED_FOLDERS)
     if folder in QUICK_FOLDERS or "lowering.xla" in sys.modules:  # no test of another folder loads jaxlite for this
         generate_code(quick=is_quick(item, folder))
+
+
+# All that collection makes lives until the end: what collects garbage need not go through it again and again.
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 hypothesis.settings.register_profile("jaxlite", derandomize=True, deadline=None, database=None)

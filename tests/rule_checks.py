@@ -17,14 +17,14 @@ import jaxlite
 from jaxlite.core.jaxpr import check_jaxpr
 from jaxlite.core.primitive import PRIMITIVES, NoRule, Primitive, load_rules
 from jaxlite.transforms.vmap import vmap
+from tests.quick_code import quick_options
 
 RNG = np.random.default_rng(1)
 STEP = 1e-4
-_QUICK = {"xla_backend_optimization_level": 0}  # compiling is most of what these tests do
 
 
 def quick_jit(fun: Callable) -> Callable:
-    return jaxlite.jit(fun, compiler_options=_QUICK)
+    return jaxlite.jit(fun, compiler_options=quick_options())
 
 
 def as_list(values: Any) -> list[Any]:

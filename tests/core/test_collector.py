@@ -12,8 +12,10 @@ from jaxlite.core.collector import seldom_collecting
 @pytest.fixture
 def threshold():
     before = gc.get_threshold()
+    gc.unfreeze()  # what tests/conftest.py froze: programs start without
     yield before
     gc.set_threshold(*before)
+    gc.freeze()
 
 
 def seen_while_tracing(fails=False):

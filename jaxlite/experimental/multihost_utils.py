@@ -293,7 +293,6 @@ def reached_preemption_sync_point(step_id: int) -> bool:
     """Whether all processes should save their state, because one of them received SIGTERM.
 
     Each process calls it in each step, with the step's number. Once one has had the signal, it is True in the same later step
-    everywhere. From the first call on, SIGTERM does not end the process.
-    Raises: RuntimeError without `distributed.initialize`.
+    everywhere. From the first call on, SIGTERM does not end the process. Without `distributed.initialize` it is False.
     """
-    return processes.preemption().reached_sync_point(step_id)
+    return processes.is_initialized() and processes.preemption().reached_sync_point(step_id)

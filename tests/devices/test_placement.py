@@ -363,6 +363,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         told = jax.tree.leaves(multihost_utils.broadcast_one_to_all(tree))
         assert [each.dtype for each in told] == ["int64", "int64", "float32"]
         assert multihost_utils.process_allgather(np.arange(2)).dtype == "int64"
+        assert multihost_utils.reached_preemption_sync_point(1) is False
 
     def test_what_is_given_away_lives_on_where_it_was():
         for source in (on(), on("x"), jax.devices()[3]):

@@ -166,6 +166,18 @@ def test_what_has_no_elements_and_what_does_not_fit():
     for error, call in [
             (TypeError, lambda: sparse.bcoo_dot_general(BCOO.fromdense(D), D, **wrong)),
             (TypeError, lambda: sparse.bcoo_concatenate([BCOO.fromdense(D)], dimension=2)),
+            *[(ValueError, lambda axis=axis: BCOO.fromdense(D).sum(axis)) for axis in (2, -3, (0, 0), (0, -2))],
+            *[(ValueError, lambda limits=limits: sparse.bcoo_slice(
+                BCOO.fromdense(D), start_indices=limits[0], limit_indices=limits[1], strides=limits[2])) for limits in (
+                    ((0, 1), (2, 9), None), ((0, -1), (2, 3), None), ((0, 2), (2, 1), None), ((0, 0), (2, 3), (1, -1)))],
+            *[(TypeError, lambda axes=axes: sparse.bcoo_rev(BCOO.fromdense(D), axes)) for axes in ((0, 0), (2,), (-1,))],
+            *[(TypeError, lambda axes=axes: BCOO.fromdense(D).transpose(axes)) for axes in ((0,), (0, 0), (1, -2), (0, 5))],
+            (TypeError, lambda: sparse.bcoo_concatenate([BCOO.fromdense(D)] * 2, dimension=-1)),
+            (TypeError, lambda: sparse.bcoo_concatenate([BCOO.fromdense(D), BCOO.fromdense(D[:, :2])], dimension=0)),
+            (TypeError, lambda: sparse.bcoo_dynamic_slice(BCOO.fromdense(D), (0, 0), (9, 3))),
+            (ValueError, lambda: sparse.bcoo_reduce_sum(BCOO.fromdense(D), axes=(2,))),
+            ((TypeError, ValueError), lambda: sparse.bcoo_broadcast_in_dim(
+                BCOO.fromdense(D), shape=(D.shape[0], 9), broadcast_dimensions=(0, 1))),
             (TypeError, lambda: sparse.bcoo_multiply_sparse(BCOO.fromdense(D), BCOO.fromdense(D[0]))),
             (ValueError, lambda: sparse.BCSR.fromdense(D[0])), (ValueError, lambda: sparse.empty((), sparse_format="bcsr")),
             (ValueError, lambda: sparse.BCSR((jnp.ones((2, 3)), jnp.array([0, 1]), jnp.array([0, 1, 2])), shape=(2, 4))),

@@ -26,7 +26,7 @@ from jaxlite.core.tree import register_pytree_node_class
 from jaxlite.experimental.sparse.base import JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, SparseInfo, is_dense
 from jaxlite.experimental.sparse.batches import _columns, _common, _ends, _full, _is_set, _over_batch, _parts, _shared_as
 from jaxlite.experimental.sparse.convolutions import bcoo_conv_general_dilated
-from jaxlite.experimental.sparse.primitives import sparse_primitive
+from jaxlite.experimental.sparse.primitives import shape_of, sparse_primitive
 from jaxlite.experimental.sparse.products import (
     bcoo_dot_general_sampled,
     bcoo_dot_general_sampled_p,
@@ -35,6 +35,7 @@ from jaxlite.experimental.sparse.products import (
     product_shape,
 )
 from jaxlite.lax.shaping import convert
+from jaxlite.numpy.api import canonical_axes
 from jaxlite.numpy.index_plan import canonical_index
 from jaxlite.transforms.vmap import vmap
 
@@ -146,7 +147,7 @@ class BCOO(JAXSparse):
         """Axes in another order; see `bcoo_transpose`."""
         if axes is None:
             axes = [*reversed(range(self.ndim))]
-        return bcoo_transpose(self, permutation=[operator.index(axis) % self.ndim for axis in axes])
+        return bcoo_transpose(self, permutation=[operator.index(axis) for axis in axes])
 
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
         """Each place once, in order; see `bcoo_sum_duplicates`."""
@@ -163,12 +164,12 @@ class BCOO(JAXSparse):
 
     def sum(self, axis=None, dtype=None, out: None = None, keepdims: bool = False):
         """Sums along axes, all of them by default: then it is an array that is not sparse."""
-        axes = range(self.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
-        result: Any = bcoo_reduce_sum(self, axes=[each % self.ndim for each in axes])
+        axes = canonical_axes(axis, self.ndim)
+        result: Any = bcoo_reduce_sum(self, axes=axes)
         if not result.ndim:
             result = jnp.reshape(result.todense(), (1,) * self.ndim if keepdims else ())
         elif keepdims:
-            kept = [index for index in range(self.ndim) if index not in {each % self.ndim for each in axes}]
+            kept = [index for index in range(self.ndim) if index not in axes]
             result = bcoo_broadcast_in_dim(result, shape=[self.shape[index] if index in kept else 1
                                                           for index in range(self.ndim)], broadcast_dimensions=kept)
         return result if dtype is None else result.astype(dtype)
@@ -523,11 +524,10 @@ def _flat(mat: BCOO) -> BCOO:
 def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     """Axes in another order: batch axes among themselves, and so the sparse and the dense ones.
 
-    Raises: ValueError for a permutation that is none, NotImplementedError for one between the kinds.
+    Raises: TypeError for a permutation that is none, NotImplementedError for one between the kinds.
     """
     order = tuple(permutation)
-    if sorted(order) != [*range(mat.ndim)]:
-        raise ValueError(f"bcoo_transpose: {order} is not a permutation of {mat.ndim} axes")
+    shape_of(lambda dense: lax.transpose(dense, order), mat)
     first, last = mat.n_batch, mat.n_batch + mat.n_sparse
     batch, dense = order[:first], order[last:]
     if sorted(batch) != [*range(first)] or sorted(dense) != [*range(last, mat.ndim)]:
@@ -576,7 +576,7 @@ def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[in
 
 def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
     """Without some axes of size 1."""
-    gone = {operator.index(axis) % arr.ndim for axis in dimensions}
+    gone = canonical_axes(tuple(dimensions), arr.ndim)
     if any(arr.shape[axis] != 1 for axis in gone):
         raise ValueError(f"cannot select an axis to squeeze out which has size not equal to one, got shape={arr.shape} and "
                          f"dimensions={tuple(dimensions)}")
@@ -591,8 +591,7 @@ def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensio
     the array, all axes become sparse.
     """
     shape, places = tuple(shape), tuple(broadcast_dimensions)
-    if len(places) != mat.ndim:
-        raise ValueError(f"bcoo_broadcast_in_dim: {places} for an array with {mat.ndim} axes")
+    shape_of(lambda dense: lax.broadcast_in_dim(dense, shape, places), mat)
     count, behind = mat.n_batch, mat.n_batch + mat.n_sparse
     n_batch = places[count] if count < mat.ndim else len(shape)
     first_dense = places[behind] if behind < mat.ndim else len(shape)
@@ -636,9 +635,7 @@ def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
     first = operands[0]
     if len({(each.n_batch, each.n_sparse, each.n_dense) for each in operands}) > 1:
         raise ValueError("bcoo_concatenate: the operands have different layouts")
-    if not -first.ndim <= dimension < first.ndim:
-        raise TypeError(f"bcoo_concatenate: there is no axis {dimension} in shape {first.shape}")
-    dimension = dimension % first.ndim
+    shape_of(lambda *dense: lax.concatenate(dense * 2, dimension), *operands)  # of one alone it checks nothing
     shape = list(first.shape)
     shape[dimension] = sum(each.shape[dimension] for each in operands)
     pairs = [_full(each) for each in operands]
@@ -664,6 +661,12 @@ def bcoo_slice(mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequen
                strides: Sequence[int] | None = None) -> BCOO:
     """Every `strides`-th element of a range of each axis."""
     steps = tuple(strides) if strides is not None else (1,) * mat.ndim
+    if any(step <= 0 for step in steps):
+        raise ValueError(f"strides must be a sequence of positive integers; got {[*steps]}")
+    if not all(0 <= start <= limit <= size
+               for start, limit, size in zip(start_indices, limit_indices, mat.shape, strict=True)):
+        raise ValueError(f"bcoo_slice: invalid indices. Got start_indices={[*start_indices]}, limit_indices={[*limit_indices]} "
+                         f"and shape={mat.shape}")
     ranges = [range(start, limit, step) for start, limit, step in zip(start_indices, limit_indices, steps, strict=True)]
     data, indices = _full(mat)
     shape = tuple(map(len, ranges))
@@ -692,6 +695,7 @@ def bcoo_slice(mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequen
 def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> BCOO:
     """A block of a static size at a place that may be traced, moved inside where it would reach out."""
     mat = _flat(mat)
+    shape_of(lambda dense: lax.dynamic_slice(dense, (0,) * len(start_indices), slice_sizes), mat)
     starts = [jnp.clip(jnp.asarray(start), 0, size - width).astype(mat.indices.dtype)
               for start, size, width in zip(start_indices, mat.shape, slice_sizes, strict=True)]
     moved, ends = mat.indices - jnp.stack(starts), jnp.array(tuple(slice_sizes), mat.indices.dtype)
@@ -702,6 +706,7 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
 
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     """With the order of the elements along some axes turned round."""
+    shape_of(lambda dense: lax.rev(dense, dimensions), operand)
     data, indices = _full(operand)
     first, sparse = operand.n_batch, _parts(operand)[1]
     outside = (indices >= jnp.array(sparse, indices.dtype)).any(-1)
@@ -806,7 +811,7 @@ def _gathered(mat: BCOO, keys: Sequence[Any]) -> BCOO:
 
 def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     """Sums along axes."""
-    gone = {operator.index(axis) % mat.ndim for axis in axes}
+    gone = canonical_axes(tuple(axes), mat.ndim)
     first, last = mat.n_batch, mat.n_batch + mat.n_sparse
     data, indices = _full(mat)
     outside = (indices >= jnp.array(_parts(mat)[1], indices.dtype)).any(-1)

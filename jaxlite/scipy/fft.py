@@ -91,10 +91,11 @@ def _transform(name: str, x, type: int, sizes, axes, norm: str | None, inverse: 
         raise ValueError(f"{name}: norm must be None, 'backward', 'ortho' or 'forward', got {norm!r}")
     x = as_array(x)
     shape = x.shape
+    sizes = None if sizes is None else [operator.index(size) for size in each_axis(sizes)]
     if axes is None and sizes is not None:
         axes = range(len(shape) - len(sizes), len(shape))
     axes = canonical_axes(None if axes is None else tuple(each_axis(axes)), len(shape))
-    sizes = [shape[axis] for axis in axes] if sizes is None else [operator.index(size) for size in sizes]
+    sizes = [shape[axis] for axis in axes] if sizes is None else sizes
     if len(sizes) != len(axes):
         raise ValueError(f"{name}: s and axes must have the same length, got {sizes} and {axes}")
     if axes:  # else it is the array itself
@@ -139,7 +140,8 @@ def idct(x, type: int = 2, n: int | None = None, axis: int = -1, norm: str | Non
 
 @api
 @broadcasts_inside
-def dctn(x, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None):
+def dctn(x, type: int = 2, s: int | Sequence[int] | None = None, axes: int | Sequence[int] | None = None,
+         norm: str | None = None):
     """The cosine transform along several axes, by default all; `s` are their lengths. Arguments as in `dct`."""
     return _transform("dctn", x, type, s, axes, norm, False)
 
@@ -147,6 +149,7 @@ def dctn(x, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] |
 @api
 @broadcasts_inside
 @promotes_inside
-def idctn(x, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None):
+def idctn(x, type: int = 2, s: int | Sequence[int] | None = None, axes: int | Sequence[int] | None = None,
+          norm: str | None = None):
     """The inverse of `dctn`."""
     return _transform("idctn", x, type, s, axes, norm, True)

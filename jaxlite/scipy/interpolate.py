@@ -64,7 +64,8 @@ class RegularGridInterpolator:
                 raise ValueError("fill_value must be either None or of a type compatible with values")
 
     def __call__(self, xi, method: str | None = None):
-        """The values at points (..., n), or at the coordinates of a tuple of n arrays, which are broadcast.
+        """The values at points (..., n), or at the coordinates of a tuple of n arrays, which are broadcast. A vector holds
+        points one after the other, as in SciPy.
 
         Args:
           method: another one than the object's.
@@ -72,12 +73,15 @@ class RegularGridInterpolator:
         """
         method = self.method if method is None else _checked_method(method)
         rank = len(self.grid)
-        if isinstance(xi, tuple):
+        are_points = not isinstance(xi, tuple)
+        if not are_points:
             xi = jnp.stack(jnp.broadcast_arrays(*xi), axis=-1)
         check_arrays("RegularGridInterpolator", xi)
         (xi,) = promote_dtypes_inexact(as_array(xi))
         if rank == 1 and xi.ndim <= 1:
             xi = xi[..., None]
+        elif are_points and xi.ndim == 1 and xi.size % rank == 0:
+            xi = xi.reshape(-1, rank)
         if not xi.ndim or xi.shape[-1] != rank:
             raise ValueError(f"the requested sample points xi have dimension {(xi.shape or (0,))[-1]} but this "
                              f"RegularGridInterpolator has dimension {rank}")

@@ -39,6 +39,9 @@ def test_forms_of_points(x64):
     apart = (np.array([0.1, 0.2]), np.array([[0.5], [-0.5], [0.0]]))
     np.testing.assert_allclose(plane(apart), expected(tuple(np.broadcast_arrays(*apart))), rtol=1e-10)
     np.testing.assert_allclose(plane(POINTS[..., :2], "nearest"), expected(POINTS[..., :2], "nearest"), rtol=1e-10)
+    for points in (np.array([0.1, 0.5]), np.array([0.1, 0.5, 0.2, -0.5])):  # a vector holds points one after the other
+        assert plane(points).shape == expected(points).shape == (points.size // 2,)
+        np.testing.assert_allclose(plane(points), expected(points), rtol=1e-10)
     at_grid = np.stack(np.meshgrid(*LINES[:2], indexing="ij"), -1)
     np.testing.assert_allclose(plane(at_grid), VALUES[..., 0, 0], rtol=1e-10)
 
@@ -57,7 +60,7 @@ def test_derivatives_batches_and_traced_grids(x64):
 
     _, pushed = jaxlite.jvp(at, (points,), (tangent,))
     np.testing.assert_allclose(pushed, difference(at, (points,), (tangent,))[0], rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(jaxlite.vmap(at)(points), at(points), rtol=1e-10)
+    np.testing.assert_allclose(jaxlite.vmap(at)(points)[:, 0], at(points), rtol=1e-10)
 
     @jaxlite.jit
     def traced(line, values):

@@ -130,6 +130,7 @@ def test_cosine_transforms(type, x64):
         yield library.dct(x, type, n=4)
         yield library.idct(x, type, n=9)
         yield library.idctn(y, type, s=(3, 6), axes=(1, 0), norm="ortho")
+        yield library.dctn(y, type, s=3, axes=0)
 
     x, y = random(2, 7), random(6, 5, 2, seed=1)
     for found, value in zip(jaxlite.jit(lambda x, y: list(run(fft, x, y)))(x, y), run(scipy.fft, x, y), strict=True):

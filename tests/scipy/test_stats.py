@@ -179,6 +179,13 @@ def test_no_slope_where_there_is_no_probability():
     assert jaxlite.grad(lambda k: stats.betabinom.logpmf(k, 3.0, 1.5, 2.0))(0.0) == 0
 
 
+def test_truncnorm_of_no_range_is_nan():
+    for name in ("pdf", "logpdf", "cdf", "logcdf", "sf", "logsf"):
+        for a, b, scale in ((1.0, 0.0, 1.0), (1.0, 1.0, 1.0), (np.nan, 1.0, 1.0), (-1.0, 1.0, 0.0), (-1.0, 1.0, -1.0)):
+            assert np.isnan(getattr(stats.truncnorm, name)(np.arange(-2.0, 3.0), a, b, 0.0, scale)).all(), (name, a, b, scale)
+        assert not np.isnan(getattr(stats.truncnorm, name)(np.arange(-2.0, 3.0), -1.0, 1.0)).any()
+
+
 def test_slopes_at_infinity():
     x = np.array([-1.0, 0.0, np.inf], np.float32)
     for distribution in (stats.gamma, stats.chi2):

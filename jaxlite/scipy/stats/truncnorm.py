@@ -26,12 +26,17 @@ def _log_mass(a, b):
     return jnp.where(is_empty, -jnp.inf, jnp.where(is_tail, tail, centre))
 
 
+def _checked(value, a, b, scale):
+    """The value, NaN where there is no such distribution."""
+    return jnp.where((a < b) & (scale > 0), value, jnp.nan)
+
+
 @float_api
 def logpdf(x, a, b, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, a, b = standardized("truncnorm.logpdf", x, loc, scale, a, b)
     value = -(z * z + math.log(2 * math.pi)) / 2 - jnp.log(scale) - _log_mass(a, b)
-    return jnp.where((z < a) | (z > b), -jnp.inf, value)
+    return _checked(jnp.where((z < a) | (z > b), -jnp.inf, value), a, b, scale)
 
 
 @float_api
@@ -43,8 +48,8 @@ def pdf(x, a, b, loc=0, scale=1):
 @float_api
 def logcdf(x, a, b, loc=0, scale=1):
     """The logarithm of the distribution function."""
-    z, _, a, b = standardized("truncnorm.logcdf", x, loc, scale, a, b)
-    return jnp.where(z >= b, 0, _log_mass(a, jnp.clip(z, a, b)) - _log_mass(a, b))
+    z, scale, a, b = standardized("truncnorm.logcdf", x, loc, scale, a, b)
+    return _checked(jnp.where(z >= b, 0, _log_mass(a, jnp.clip(z, a, b)) - _log_mass(a, b)), a, b, scale)
 
 
 @float_api
@@ -56,8 +61,8 @@ def cdf(x, a, b, loc=0, scale=1):
 @float_api
 def logsf(x, a, b, loc=0, scale=1):
     """The logarithm of `sf`."""
-    z, _, a, b = standardized("truncnorm.logsf", x, loc, scale, a, b)
-    return jnp.where(z <= a, 0, _log_mass(jnp.clip(z, a, b), b) - _log_mass(a, b))
+    z, scale, a, b = standardized("truncnorm.logsf", x, loc, scale, a, b)
+    return _checked(jnp.where(z <= a, 0, _log_mass(jnp.clip(z, a, b), b) - _log_mass(a, b)), a, b, scale)
 
 
 @float_api

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -36,12 +37,13 @@ def modules() -> dict[str, Path]:
 
 
 @cache
-def imports(module: str) -> list[tuple[str, int]]:
-    """(dotted name, line) of everything a module imports anywhere in its text, inside functions too."""
+def read(module: str) -> tuple[str, list[tuple[str, int]]]:
+    """A module's docstring, and (dotted name, line) of everything it imports anywhere in its text, inside functions too."""
     file = modules()[module]
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     found = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -58,7 +60,11 @@ def imports(module: str) -> list[tuple[str, int]]:
             function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if function in ("import_module", "__import__") and isinstance(node.args[0].value, str):
                 found.append((node.args[0].value, node.lineno))
-    return found
+    return ast.get_docstring(tree) or "", found
+
+
+def imports(module: str) -> list[tuple[str, int]]:
+    return read(module)[1]
 
 
 def inside(name: str, package: str) -> bool:
@@ -81,11 +87,11 @@ def offending_imports(forbidden) -> list[str]:
     ]
 
 
-def run_python(code: str, *path: Path) -> str:
+def run_python(code: str, *path: Path, arguments: Sequence[str] = ()) -> str:
     """stdout of `code` in a fresh interpreter that finds `path`, then this repository."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "JAXLITE_"))}
     env["PYTHONPATH"] = os.pathsep.join(map(str, [*path, ROOT]))
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code, *arguments], env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -180,7 +186,7 @@ def test_the_import_reader_sees(module, statement, target, tmp_path, monkeypatch
     file.write_text(statement)
     known = {module: file, "jaxlite.lax": tmp_path / "lax" / "__init__.py", "jaxlite.core": tmp_path / "__init__.py"}
     monkeypatch.setattr(sys.modules[__name__], "modules", lambda: known)
-    found = [name for name, _ in imports.__wrapped__(module)]
+    found = [name for name, _ in read.__wrapped__(module)[1]]
     assert found == [target]
     assert floor(target) > floor(module)
 
@@ -272,10 +278,28 @@ def test_lowering_stands_without_jaxlite():
     assert out.strip() == "[]"
 
 
-@pytest.mark.parametrize("module", [m for m in modules() if m.count(".") <= 1])
-def test_module_imports_first(module):
-    """No module works only because another was imported before it."""
-    run_python(f"import {module}")
+FIRST = """
+import importlib, os, sys, traceback, numpy, ml_dtypes
+failed = []
+for name in sys.argv[1:]:
+    child = os.fork()  # of a process that has only the dependencies
+    if not child:
+        try:
+            importlib.import_module(name)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        failed.append(name)
+assert not {"jaxlite", "lowering", "jaxlib"} & set(sys.modules)
+sys.exit(", ".join(failed) or 0)
+"""
+
+
+def test_each_module_may_be_imported_first():
+    """None works only because another was imported before it."""
+    run_python(FIRST, arguments=[m for m in modules() if m.count(".") <= 1])
 
 
 def test_an_installed_jax_is_left_alone(tmp_path):
@@ -318,7 +342,7 @@ def test_jax_and_jaxlite_exclude_each_other(tmp_path):
 def test_file_is_short_and_says_what_it_owns(module):
     text = modules()[module].read_text(encoding="utf-8")
     assert text.count("\n") <= MAX_LINES, f"{modules()[module]} has more than {MAX_LINES} lines: split it by idea"
-    assert (ast.get_docstring(ast.parse(text)) or "").strip(), f"{modules()[module]} lacks a module docstring"
+    assert read(module)[0].strip(), f"{modules()[module]} lacks a module docstring"
 
 
 def test_files_beside_the_package_itself_are_views():

@@ -322,6 +322,13 @@ def index_dtype(indices: list[Any], shape: Ints):
     return _INT64 if wide else _INT32
 
 
+def array_dtype(indices: list[Any], shape: Ints):
+    """The same for arrays of positions, which are 32 bits wide where the sizes are: a gather reads them from memory."""
+    if any([type(size) is Dim for size in shape]):
+        return index_dtype(indices, shape)
+    return _INT64 if max(shape, default=0) > _MAX_INT32 else _INT32
+
+
 def _own_dtype(indices: list[Any], shape: Ints):
     """The unsigned type that all of the indices have, if it can hold every position; else None."""
     if type(indices[0]) is int:
@@ -355,6 +362,10 @@ def as_positions(index, size: int, wrap: bool, dtype):
     if kind == "u" and aval.dtype.itemsize >= dtype.itemsize:
         extent = shaping.convert(size.__jax_array__(), aval.dtype, False) if type(size) is Dim else aval.dtype.type(size)
         index = elementwise.min(index, extent)
+    if kind == "i" and aval.dtype.itemsize > dtype.itemsize:  # wrapped first, and then not beyond what the dtype holds
+        index = slicing.wrap_negative(index, size) if wrap else index
+        beyond = aval.dtype.type(size)
+        return shaping.convert(elementwise.clamp(aval.dtype.type(-1), index, beyond), dtype, False)
     if aval.dtype != dtype:
         index = shaping.convert(index, dtype, False)
     return slicing.wrap_negative(index, size) if wrap and kind == "i" else index
@@ -385,7 +396,7 @@ def _plan_boxes(shape: Ints, items: tuple[Any, ...], wrap: bool) -> Boxes:
     """Plan for a canonical index without bools."""
     placed = _with_axes(items, len(shape))
     chosen = [(axis, item) for axis, item in placed if item is not None and type(item) not in (slice, Span)]
-    dtype = index_dtype([item for _, item in chosen], shape)
+    dtype = array_dtype([item for _, item in chosen], shape)
     common = shaping.broadcast_shapes(*(() if type(item) is int else item.shape for _, item in chosen))
     where = [position for position, item in enumerate(items)
              if item is not None and item is not Ellipsis and type(item) not in (slice, Span)]

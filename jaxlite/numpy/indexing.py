@@ -29,12 +29,12 @@ from jaxlite.numpy import creation, ufuncs
 from jaxlite.numpy.api import api, check_arrays, unsupported
 from jaxlite.numpy.index_plan import (
     Span,
+    array_dtype,
     as_element,
     as_positions,
     canonical_index,
     check_ints,
     check_nonempty,
-    index_dtype,
     joined_dtype,
     read,
     span,
@@ -400,7 +400,7 @@ def take_along_axis(arr, indices, axis: int | None = -1, mode: str | GatherScatt
         return without_elements(arr.aval.update(shape=shape))
     check_nonempty(arr.shape[axis], axis)
     positions = as_positions(indices, arr.shape[axis], wrap_negative_indices,
-                             index_dtype([indices], arr.shape))
+                             array_dtype([indices], arr.shape))
     # Each other axis is shared by both (a batching axis), or whole in each pick (offset), or of size 1 in arr.
     shared = [k for k in others if picks[k] == arr.shape[k]]
     offset = [k for k in others if picks[k] == 1 != arr.shape[k]]

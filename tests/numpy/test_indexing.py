@@ -168,6 +168,10 @@ def test_indices_of_64_bits(x64):
     x = numbers(5)
     np.testing.assert_array_equal(jnp.array(x)[jnp.array([2**32, -1, 1])], [4, 4, 1])
     np.testing.assert_array_equal(jnp.array(x).at[jnp.array([2**32, -1])].set(9), [0, 1, 2, 3, 9])
+    far = jnp.array([[2**32, -2**32, 3]])
+    np.testing.assert_array_equal(jnp.take_along_axis(jnp.array(x, float)[None], far, 1), [[np.nan, np.nan, 3]])
+    np.testing.assert_array_equal(jnp.array(x).at[far].get(mode="clip"), [[4, 0, 3]])
+    assert ":i32[3,1] = " in str(jaxlite.make_jaxpr(lambda x, i: x[i])(x, far[0]))  # half as much to read
 
 
 # --- what is no index --------------------------------------------------------------------------------

@@ -118,6 +118,7 @@ def test_scaling_and_moving(x64):
 def test_derivatives_and_batches(x64):
     x = draw(6, 5)
 
+    @jaxlite.jit
     def move(t):
         return image.scale_and_translate(x, (6, 7), (0, 1), jnp.stack([t[0], 1.3]), t[1:], "lanczos3")
 

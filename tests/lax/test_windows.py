@@ -284,7 +284,7 @@ def test_linear_recurrences(shape, axis, dtype, rng):
             rows.append(total)
         expected = flipped(np.moveaxis(np.stack(rows), 0, axis)) if rows else terms
         for fun in (linear_recurrence, windows_rules._linear_recurrence_in_parallel):
-            got = np.asarray(fun(factors, terms, axis=axis, reverse=reverse))
+            got = np.asarray(jaxlite.jit(fun, static_argnames=("axis", "reverse"))(factors, terms, axis=axis, reverse=reverse))
             assert got.dtype == dtype
             near = 0.03 if dtype is bfloat16 else 1e-4
             np.testing.assert_allclose(got.astype(expected.dtype), expected, rtol=near, atol=near)

@@ -203,7 +203,7 @@ def test_derivatives_and_batches(x64):
     }
     batch = np.stack([x, x[::-1] * 2])
     for name, fun in functions.items():
-        tangent = random(6, seed=2)
+        fun, tangent = jaxlite.jit(fun), random(6, seed=2)
         _, pushed = jaxlite.jvp(fun, (x,), (tangent,))
         (slope,) = difference(fun, (x,), (tangent,))
         np.testing.assert_allclose(pushed, slope, rtol=1e-6, atol=1e-7, err_msg=name)

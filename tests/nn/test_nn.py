@@ -260,7 +260,7 @@ def test_attention_forms():
     near(nn.dot_product_attention(Q[0], K[0], V[0], scale=0.3),
          attention(Q, K, V, 0.3, np.ones((2, 4, 5, 6), bool), np.zeros((2, 4, 5, 6)))[0])
     assert nn.dot_product_attention(*(jnp.asarray(x, jnp.bfloat16) for x in (Q, K, V))).dtype == jnp.bfloat16
-    gradient = jax.grad(lambda q: jnp.sum(nn.dot_product_attention(q, K, V, is_causal=True)))(Q)
+    gradient = jax.jit(jax.grad(lambda q: jnp.sum(nn.dot_product_attention(q, K, V, is_causal=True))))(Q)
     assert np.all(np.isfinite(gradient))
     with pytest.raises(ValueError):
         nn.dot_product_attention(Q, K, V[:, :5])

@@ -68,7 +68,7 @@ def test_it_goes_through_transformations(x64):
     kde = jaxlite.jit(gaussian_kde)(SAMPLES[1])
     expected = scipy.stats.gaussian_kde(SAMPLES[1])
     np.testing.assert_allclose(jaxlite.jit(lambda kde, x: kde(x))(kde, POINTS[1]), expected(POINTS[1]), rtol=1e-9)
-    slope = jaxlite.grad(lambda x: kde.logpdf(x)[0])(0.4)
+    slope = jaxlite.jit(jaxlite.grad(lambda x: kde.logpdf(x)[0]))(0.4)
     step = 1e-5
     np.testing.assert_allclose(slope, (expected.logpdf(0.4 + step) - expected.logpdf(0.4 - step))[0] / (2 * step), rtol=1e-6)
 

@@ -43,7 +43,7 @@ def test_results(x64):
     stuck = minimize(lambda x: jnp.sum(x * jnp.nan), np.ones(2), method="BFGS")
     assert not stuck.success and stuck.status == 3
     starts = np.array([[-1.2, 1.0], [2.0, 2.0]])
-    batch = jaxlite.vmap(lambda x: minimize(rosenbrock, x, method="BFGS").x)(starts)
+    batch = jaxlite.jit(jaxlite.vmap(lambda x: minimize(rosenbrock, x, method="BFGS").x))(starts)
     np.testing.assert_allclose(batch, np.ones((2, 2)), atol=1e-4)
 
 

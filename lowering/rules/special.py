@@ -6,7 +6,6 @@ import functools
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from lowering.rules import lowers
@@ -44,12 +43,24 @@ def _log_gamma_terms(count: int) -> list[float]:
     return terms
 
 
+@functools.cache
+def _stirling_terms(count: int) -> list[float]:
+    """The coefficients of 1/x, 1/x^3, ... in the series of log(gamma(x)) for large x [Abramowitz and Stegun 6.1.41]."""
+    bernoulli = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+    return [bernoulli[k - 1] / (2 * k * (2 * k - 1)) for k in range(1, count + 1)]
+
+
 @lowers("lgamma")
 def _lgamma(ctx: Any, x: Any) -> Any:
-    """XLA's, but for the series at 2 where its error, which is absolute, is large beside the zeros at 1 and 2."""
+    """Between 0 and some bound, the series at 2 after steps of 1 to it; Stirling's series above; reflection below 0.
+
+    log(gamma(x)) = log(gamma(x - n)) + log((x - 1) ... (x - n)), whose terms hardly cancel, so it is as accurate as they are,
+    also beside the zeros at 1 and 2. The sine of the reflection is a polynomial: XLA's would keep loops from being vectorized.
+    """
     aval = ctx.aval_out
     shape, kind = aval.shape, aval.dtype if aval.dtype.itemsize >= 4 else np.dtype(np.float32)
     x = ctx.convert(x, shape, kind) if kind != aval.dtype else x
+    steps, terms, large_terms = (4, 12, 3) if kind.itemsize == 4 else (8, 26, 8)
 
     def number(value: float) -> Any:
         return ctx.constant(value, kind, shape)
@@ -57,16 +68,49 @@ def _lgamma(ctx: Any, x: Any) -> Any:
     def emit(name: str, *operands: Any) -> Any:
         return ctx.value(f"stablehlo.{name}", operands, shape, kind)
 
-    is_first = ctx.compare(x, number(1.5), "LT")  # log(gamma(x)) = log(gamma(x + 1)) - log(x)
-    z = emit("subtract", x, emit("select", is_first, number(1.0), number(2.0)))
-    *terms, last = _log_gamma_terms(12 if kind.itemsize == 4 else 26)
+    one = number(1.0)
+    is_negative = ctx.compare(x, number(0.0), "LT")
+    y = emit("select", is_negative, emit("subtract", one, x), x)
+    is_large = ctx.compare(y, number(steps + 2.5), "GT")
+    count = emit("clamp", number(-2.0), emit("ceil", emit("subtract", y, number(2.5))), number(float(steps)))
+    z = emit("subtract", y, emit("add", count, number(2.0)))
+    *rest, last = _log_gamma_terms(terms)
     near = number(last)
-    for term in reversed(terms):
+    for term in reversed(rest):
         near = emit("add", emit("multiply", near, z), number(term))
     near = emit("multiply", near, z)
-    near = emit("subtract", near, emit("select", is_first, emit("log", x), number(0.0)))
-    is_near = ctx.compare(emit("abs", emit("subtract", x, number(1.5))), number(1.0), "LE")
-    result = emit("select", is_near, near, ctx.value("chlo.lgamma", [x], shape, kind))
+
+    factors = emit("subtract", y, one)
+    for step in range(2, steps + 1):
+        taken = ctx.compare(count, number(step - 0.5), "GT")
+        factors = emit("multiply", factors, emit("select", taken, emit("subtract", y, number(float(step))), one))
+    goes_up = ctx.compare(count, number(-0.5), "LT")
+    second = emit("select", ctx.compare(count, number(-1.5), "LT"), emit("add", y, one), one)
+    factors = emit("select", ctx.compare(count, number(0.5), "GT"), factors, one)
+    factors = emit("select", goes_up, emit("multiply", y, second), factors)
+    log = emit("log", emit("select", is_large, y, factors))
+    near = emit("add", near, emit("select", goes_up, emit("negate", log), log))
+
+    inverse = emit("divide", one, y)
+    square = emit("multiply", inverse, inverse)
+    *rest, last = _stirling_terms(large_terms)
+    series = number(last)
+    for term in reversed(rest):
+        series = emit("add", emit("multiply", series, square), number(term))
+    series = emit("add", emit("multiply", series, inverse), number((math.log(2 * math.pi) - 1) / 2))
+    far = emit("multiply", emit("subtract", y, number(0.5)), emit("subtract", log, one))  # does not overflow before its sum
+    result = emit("select", is_large, emit("add", far, series), near)
+
+    nearest = emit("round_nearest_even", x)
+    angle = emit("multiply", number(math.pi), emit("abs", emit("subtract", x, nearest)))  # at most pi / 2
+    turned = emit("multiply", angle, angle)
+    sine = number(0.0)
+    for k in range(6 if kind.itemsize == 4 else 11, 0, -1):
+        sine = emit("multiply", emit("add", sine, number((-1) ** k / math.factorial(2 * k + 1))), turned)
+    sine = emit("multiply", emit("add", sine, one), angle)
+    reflected = emit("subtract", emit("subtract", number(math.log(math.pi)), emit("log", sine)), result)
+    reflected = emit("select", ctx.compare(x, nearest, "EQ"), number(math.inf), reflected)
+    result = emit("select", is_negative, reflected, result)
     return ctx.convert(result, shape, aval.dtype) if kind != aval.dtype else result
 
 
@@ -75,10 +119,5 @@ def _digamma(ctx: Any, x: Any) -> Any:
     aval = ctx.aval_out
     kind = aval.dtype if aval.dtype.itemsize > 1 else np.dtype(np.float32)
     x = ctx.convert(x, aval.shape, kind) if kind != aval.dtype else x
-    if ctx.platform == "cpu" and type(aval.size) is int:
-        # It divides as `lgamma` does, whose derivative it is, and XLA:CPU writes each quotient that both have to memory. With
-        # the least number, a pole, for -infinity it finds none.
-        least = ctx.constant(ml_dtypes.finfo(kind).min, kind, aval.shape)
-        x = ctx.value("stablehlo.maximum", [x, least], aval.shape, kind)
     x = ctx.value("chlo.digamma", [x], aval.shape, kind)
     return ctx.convert(x, aval.shape, aval.dtype) if kind != aval.dtype else x

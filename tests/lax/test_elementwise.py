@@ -272,7 +272,7 @@ OPS = [
     Op("erf", lax.erf, scipy(sp.erf), "f", ulps=5),
     Op("erfc", lax.erfc, scipy(sp.erfc), "f", ulps=8),
     Op("erf_inv", lax.erf_inv, scipy(sp.erfinv), "f", draw=(-0.99, 0.99), ulps=40, edges=(0.0, 1.0, -1.0, nan, 2.5)),
-    Op("lgamma", lax.lgamma, scipy(log_gamma), "f", draw=(2.2, 60), ulps=30,
+    Op("lgamma", lax.lgamma, scipy(log_gamma), "f", draw=(2.2, 60), ulps=4,
        edges=(0.0, -0.0, inf, -inf, nan, -1.0, 2.5)),
     Op("digamma", lax.digamma, scipy(no_pole), "f", draw=(1.6, 60), ulps=30,
        edges=(inf, nan, 1.0, 2.5, -2.5, -1.0)),

@@ -148,8 +148,9 @@ def test_char_gpt_learns_a_text_that_repeats_itself(example, capsys):
 
 def test_data_parallel_curves_agree():
     command = [sys.executable, str(ROOT / "examples" / "data_parallel.py"), "--steps", "3", "--layers", "1"]
-    printed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
-                             timeout=120).stdout
+    flags = "--xla_backend_optimization_level=0"  # compiling is most of it, and where arrays lie does not depend on it
+    printed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": flags}, capture_output=True,
+                             text=True, check=True, timeout=120).stdout
     differences = re.findall(r"^(.*): largest difference to one device (\S+)", printed, re.M)
     assert len(differences) == 3
     assert all(float(each) < 1e-4 for _, each in differences)

@@ -110,6 +110,9 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
     library_reads.write(values, found, in_loop)
     if needed > _LONG_KERNEL:
         _cut_long_kernels(values, found)
+    for value in values:
+        if value.copies and value.var in found:  # or XLA would not see that they are equal
+            found.update(dict.fromkeys(value.copies, found[value.var]))
 
 
 def _place_kernels(values: list[Value]) -> float:

@@ -35,6 +35,7 @@ _TRAFFIC = 5, 3  # and for what its kernel writes and reads
 _UNROLLED = 32  # operations for an element of a row that LLVM unrolls as a whole, with all that is computed of it
 _PEELED, _CHEAP = (13, 25), 2  # cheap operations for an element, beside whose two pads at the ends of rows LLVM makes vectors
 _PART, _PART_EACH = 3000, 30  # the same for parts of a concatenation in a loop, and for an element in all
+_TAKEN_IN = 16384  # bytes of a matrix, from which on XLA writes it before it multiplies it by a vector
 _first = itemgetter(0)
 
 
@@ -142,16 +143,13 @@ def _write_shared(values: list[Value], found: dict[Any, str], in_loop: bool) -> 
     numbers: dict[Any, int] = {}  # of these places
     number = lambda *place: numbers.setdefault(place, len(numbers))
     branches: set[int] = set()  # those that are whole rows of a concatenation
-    equal: dict[Any, list[Value]] = {}  # the same function of the same value, of which XLA makes one
-    keys: dict[Value, Any] = {}
-    for value in values:
-        if value.run >= _SHARED_EACH and value.is_loop:
-            atoms = value.eqn.invars
-            keys[value] = key = (value.name, *value.operands, *atoms[len(value.operands):]) if len(atoms) == 1 else value
-            equal.setdefault(key, []).append(value)
     for value in reversed(values):
-        within = places[value] = {} if value.users and not value.is_kernel else {number(value): 1.0}
-        for user in value.users if not value.is_kernel else ():
+        is_inside = value.users and not value.is_kernel or _is_turned_for_products(value)
+        within = places[value] = {} if is_inside else {number(value): 1.0}
+        for user in value.users if is_inside else ():
+            if user.name == "dot_general":
+                read = value.operands[0] if _is_turned_for_products(value) else value
+                within[number(user if _takes_in(user, value) else read)] = 1.0
             if not user.is_loop or user.name in REDUCTIONS or len(within) > MOST_KERNELS:
                 continue
             if user.joined:
@@ -160,7 +158,7 @@ def _write_shared(values: list[Value], found: dict[Any, str], in_loop: bool) -> 
                 within.update(dict.fromkeys(parts, 1.0))
             elif user.name == "pad" and user.size > _LARGE and user.var.aval.shape[-1] > PADDED_ROW:
                 within[number(user)] = 1.0
-            elif user.name in _OTHER_PLACES:
+            elif user.name in _OTHER_PLACES and not _is_turned_for_products(user):
                 part = user.size / max(1, value.size) / (2 if user.name == "gather" else 1)  # which takes longer anyway
                 within.update([(number(user, place), times * part) for place, times in places[user].items()])
             else:
@@ -172,15 +170,24 @@ def _write_shared(values: list[Value], found: dict[Any, str], in_loop: bool) -> 
             if work > _PART_EACH and (len(within) - 1) * work * value.size > _PART:
                 found.setdefault(value.var, f"computed in {len(within)} parts ({value.name} of {value.size} elements)")
                 value.is_kernel, places[value] = True, {number(value): 1.0}
-        if value not in keys or value is not (same := equal[keys[value]])[0]:
-            continue
-        everywhere = {place: times for each in same for place, times in places[each].items()}
-        times = sum(everywhere.values())
+        times = sum(places[value].values())
         again = (times - 1) * value.run
-        if again * value.size > _SHARED and again > traffic(value):
-            for each in same if len(same) > 1 else (_only_reader(value),):
-                found.setdefault(each.var, f"computed {times:.3g} times ({value.name} of {value.size} elements)")
-                each.is_kernel, places[each] = True, {number(each): 1.0}
+        if value.run >= _SHARED_EACH and value.is_loop and again * value.size > _SHARED and again > traffic(value):
+            written = _only_reader(value)
+            found.setdefault(written.var, f"computed {times:.3g} times ({value.name} of {value.size} elements)")
+            written.is_kernel, places[written] = True, {number(written): 1.0}
+
+
+def _is_turned_for_products(value: Value) -> bool:
+    """Whether it is a transposition that products alone read: they read its operand."""
+    is_turned = value.name == "transpose" and value.operands and not value.is_result
+    return bool(is_turned) and all(user.name == "dot_general" for user in value.users)
+
+
+def _takes_in(product: Value, factor: Value) -> bool:
+    """Whether XLA computes a small matrix in the loop that multiplies it by a vector, and does not write it for a library."""
+    is_vector = product.var.aval.ndim <= 1 and factor.var.aval.ndim == 2
+    return is_vector and factor.size * factor.var.aval.dtype.itemsize < _TAKEN_IN
 
 
 def _write_padded(values: list[Value], found: dict[Any, str], in_loop: bool) -> None:
@@ -197,16 +204,17 @@ def _write_padded(values: list[Value], found: dict[Any, str], in_loop: bool) -> 
                 readers.add(user)
             elif user.name in ELEMENTWISE and user.size == value.size and not user.is_kernel:
                 readers |= pads[user]
-        if len(readers) < 2 or value.name not in ELEMENTWISE or not value.is_loop or value.is_kernel or not value.size:
+        times = sum([1 + len(pad.copies) for pad in readers])  # equal ones seldom are in one kernel
+        if times < 2 or value.name not in ELEMENTWISE or not value.is_loop or value.is_kernel or not value.size:
             continue
         steps = [each for each in cone_of(value) if each.name in ELEMENTWISE]
         work = sum(each.run * min(each.size, value.size) for each in steps) / value.size
-        again = (len(readers) - 1) * work
-        if work <= _UNROLLED and _make_short_rows(readers) or (
-                _PEELED[0] <= work < _PEELED[1] and max(each.run for each in steps) <= _CHEAP and _are_at_ends(readers)):
+        again = (times - 1) * work
+        if times == len(readers) and (work <= _UNROLLED and _make_short_rows(readers) or (
+                _PEELED[0] <= work < _PEELED[1] and max(each.run for each in steps) <= _CHEAP and _are_at_ends(readers))):
             pads[value] = set()  # it is fast as it is, and with it all that it is computed of
         elif work >= least_each and again > _TRAFFIC[in_loop] * traffic(value) and again * value.size > least:
-            found.setdefault(value.var, f"padded {len(readers)} times ({value.name} of {value.size} elements)")
+            found.setdefault(value.var, f"padded {times} times ({value.name} of {value.size} elements)")
             value.is_kernel, pads[value] = True, set()
 
 

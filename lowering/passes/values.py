@@ -16,6 +16,8 @@ _JOINING = ("concatenate", "stack")
 SLICES = frozenset("slice split unstack dynamic_slice".split())
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
 
+_COMPARED = FUSIBLE | REDUCTIONS | {"dot_general"}  # equations of which XLA makes one where they are equal
+
 NEAR = 0.5  # traffic for an element in the nearest cache
 _MANY_PARTS = 8  # operands from which on a concatenation is a kernel of its own
 MANY_BITS = 512  # random numbers that are worth a kernel for what is made of their bits
@@ -27,14 +29,15 @@ CONE = 32  # values up to which it is looked for what one is made of
 class Value:
     """A value of the program: the result of an equation, and what the walks find out about it."""
 
-    __slots__ = ("var", "aliases", "eqn", "name", "shape", "size", "operands", "users", "is_result", "is_loop", "is_costly",
-                 "is_shy", "is_blocked", "weight", "run", "kernels", "is_kernel", "readers", "part", "joined", "is_written",
-                 "is_charged", "instructions", "work")
+    __slots__ = ("var", "aliases", "copies", "eqn", "name", "shape", "size", "operands", "users", "is_result", "is_loop",
+                 "is_costly", "is_shy", "is_blocked", "weight", "run", "kernels", "is_kernel", "readers", "part", "joined",
+                 "is_written", "is_charged", "instructions", "work")
 
     def __init__(self, var: Any, eqn: Any, operands: list[Value]):
         name = eqn.primitive.name
         self.var, self.eqn, self.name, self.operands = var, eqn, name, operands
         self.aliases = {var}  # all variables that are this value
+        self.copies: list[Any] = []  # those of them that equal equations compute, of which XLA makes one
         aval = var.aval
         shape = getattr(aval, "shape", ())
         self.size = math.prod(shape)
@@ -70,34 +73,37 @@ def is_complex(aval: Any) -> bool:
 
 
 def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Mapping[Any, Any],
-            visit: Callable[[Any, Mapping[Any, Value]], None]) -> None:
+            visit: Callable[[Any, Mapping[Any, Value]], None], known: dict[Any, Any] | None = None) -> None:
     """Append the values of a program in order, and `visit` their equations with what is known then.
 
     Args:
       env: maps variables to values, of which inputs have none. It is filled.
       shifted: variables that are read from arrays with margins (see `shifts.find`): XLA writes them.
+      known: values by what computes them, and variables by those that they are with another shape. It is filled.
     """
+    known = {} if known is None else known
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
         inner = call_body(eqn)
         if inner is not None:
             scope: dict[Any, Value] = {}
             _alias(inner.invars, eqn.invars, env, scope)
-            collect(inner, scope, values, shifted, visit)
+            known.update((var, _source(atom, known)) for var, atom in zip(inner.invars, eqn.invars, strict=True))
+            collect(inner, scope, values, shifted, visit, known)
             _alias(eqn.outvars, inner.outvars, scope, env)
             continue
         if name in _ALIASES and _moves_nothing(eqn.invars[0].aval, eqn.outvars[0].aval):
             _alias(eqn.outvars, eqn.invars[:1], env, env)
+            known[eqn.outvars[0]] = _source(eqn.invars[0], known)
             continue
-        cut = None
-        if name == "slice" and eqn.invars[0] in env:  # XLA makes one of equal ones
-            cut = env[eqn.invars[0]], *(eqn.params[each] for each in ("start_indices", "limit_indices", "strides"))
-            if cut in env:
-                _alias(eqn.outvars, [cut], env, env)
-                continue
         visit(eqn, env)
         operands: list[Value] = []
         shift = shifted.get(eqn.outvars[0]) if eqn.outvars else None
+        key = _computation(eqn, env, known) if shift is None else None
+        if key in known:
+            _alias(eqn.outvars, [key], known, env)
+            known[key].copies += eqn.outvars
+            continue
         for atom in eqn.invars if shift is None or shift.source is None else (shift.source,):
             value = env.get(atom)
             if value is not None and value not in operands:
@@ -106,13 +112,31 @@ def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Map
             env[var] = value = Value(var, eqn, operands)
             if name in _JOINING:
                 value.joined = [env.get(atom) for atom in eqn.invars]
-            if cut is not None:
-                env[cut] = value
+            if key is not None:
+                known[key] = value
             if shift is not None:  # it is read from memory
                 value.is_loop, value.is_kernel = False, True
             values.append(value)
             for operand in operands:
                 operand.users.append(value)
+
+
+def _computation(eqn: Any, env: Mapping[Any, Value], known: Mapping[Any, Any]) -> Any:
+    """Equal for equations that compute the same from the same values; None for those that are not compared."""
+    if len(eqn.outvars) != 1 or eqn.primitive.name not in _COMPARED:
+        return None
+    atoms = [(env.get(atom) or _source(atom, known), atom.aval.shape) for atom in eqn.invars]
+    key = (eqn.primitive.name, eqn.outvars[0].aval.dtype, *atoms, *eqn.params.items())
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _source(atom: Any, known: Mapping[Any, Any]) -> Any:
+    """Equal for equal literals, and for variables that are the same input, in whatever shape."""
+    return (atom.aval.dtype, repr(atom.val)) if hasattr(atom, "val") else known.get(atom, atom)
 
 
 def _alias(names: Sequence[Any], atoms: Sequence[Any], known: Mapping[Any, Value], env: dict[Any, Value]) -> None:

@@ -86,7 +86,8 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
         if atom in env:
             result = env[atom]
             if result.name == "dot_general" and not result.users and products.is_little(result.eqn):
-                found.pop(result.var, None)
+                for var in (result.var, *result.copies):
+                    found.pop(var, None)
             if carried is not None and place >= carried:  # the stack is written, by a kernel that takes the result in
                 stack = Value(result.var, _STACKING, [result])
                 stack.is_result = True

@@ -654,7 +654,7 @@ def test_map_over_nothing():
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 8, 13])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 8, 13, 21])
 def test_associative_scan_matches_cumsum(size, reverse):
     x = np.arange(1, size + 1)
     expected = np.cumsum(x[::-1])[::-1] if reverse else np.cumsum(x)
@@ -674,6 +674,41 @@ def test_associative_scan_of_trees_along_an_axis():
     for at in range(1, 6):
         want_a[:, at], want_b[:, at] = a[:, at] * want_a[:, at - 1], a[:, at] * want_b[:, at - 1] + b[:, at]
     same_tree_and_values(result, {"a": want_a, "b": want_b}, rtol=1e-4)
+
+
+RECURRENCES = [  # of the factors and the terms
+    lambda one, other: (one[0] * other[0], one[1] * other[0] + other[1]),
+    lambda one, other: (other[0] * one[0], other[1] + other[0] * one[1]),
+    lambda one, other: (one[0] * other[0], one[1] * one[0] + other[1]),  # not one, nor associative
+    lambda one, other: (one[0] * other[0], one[1] * other[0] + one[1]),
+    lambda one, other: (one[0] + other[0], one[1] * other[0] + other[1]),
+]
+
+
+@pytest.mark.parametrize("reverse, turned, width", [(False, False, 3), (True, False, 1), (False, True, 3)])
+def test_associative_scan_of_recurrences_and_totals_is_loops(reverse, turned, width):
+    rng = np.random.default_rng(0)
+    factors, terms = rng.uniform(0.5, 1, (2, 20, width)).astype(f32), rng.normal(size=(2, 20, 3)).astype(f32)
+    for place, combine in enumerate(RECURRENCES):
+        def scanned(*elems, combine=combine):
+            fun = (lambda one, other: combine(one[::-1], other[::-1])[::-1]) if turned else combine
+            return lax.associative_scan(fun, elems[::-1] if turned else elems, reverse, 1)[::-1 if turned else 1]
+
+        jaxpr = str(jaxlite.make_jaxpr(scanned)(factors, terms))
+        assert ("linear_recurrence" in jaxpr) == (place < 2) and ("cumprod" in jaxpr) == (place < 2)
+        if place < 2:
+            for got, want in zip(scanned(factors, terms), _one_by_one(combine, (factors, terms), reverse), strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    totals = jaxlite.make_jaxpr(lambda x, y: lax.associative_scan(
+        lambda one, other: {"x": one["x"] + other["x"], "y": lax.max(other["y"], one["y"])}, {"x": x, "y": y}))
+    assert [eqn.primitive.name for eqn in totals(np.zeros(16), np.zeros(16)).eqns] == ["cumsum", "cummax"]
+    assert "cum" not in str(totals(np.zeros(15), np.zeros(15)))
+
+
+def _one_by_one(combine, elems, reverse):
+    rows = [[each[:, at] for each in elems] for at in range(elems[0].shape[1])]
+    results = list(itertools.accumulate(rows[::-1] if reverse else rows, combine))
+    return [np.stack(each, 1) for each in zip(*(results[::-1] if reverse else results), strict=True)]
 
 
 def test_associative_scan_takes_the_leaves_of_its_function():

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from operator import contains, index
 from typing import Any
 
 import numpy as np
 
+from jaxlite.core.aval import is_cut
+from jaxlite.core.dtypes import kind
 from jaxlite.core.filtering import boundary
+from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax.control_flow.bodies import as_result, flatten_values
 from jaxlite.lax.control_flow.scan import scan
 from jaxlite.lax.elementwise import add, bitwise_or
-from jaxlite.lax.shaping import canonical_axis, concatenate, expand_dims, pad, rev, squeeze, transpose
+from jaxlite.lax.shaping import broadcast_in_dim, canonical_axis, concatenate, expand_dims, pad, rev, squeeze, transpose
 from jaxlite.lax.slicing import slice_in_dim
+from jaxlite.lax.windows import cummax, cummin, cumprod, cumsum, linear_recurrence
+
+_LONG = 16  # elements from which on a running total is a loop
+_RUNNING = {"add": cumsum, "mul": cumprod, "max": cummax, "min": cummin}
 
 
 @boundary
@@ -45,15 +53,13 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
     leaves, tree, avals = flatten_values("elems of associative_scan", elems)
     if not leaves:
         return elems
-    axis = canonical_axis(operator.index(axis), len(avals[0].shape))
+    axis = canonical_axis(index(axis), len(avals[0].shape))
     if any(len(aval.shape) <= axis or aval.shape[axis] != avals[0].shape[axis] for aval in avals):
         paths = tree_flatten_with_path(elems)[0]
         found = ", ".join(f"elems{keystr(path)} is {aval}" for (path, _), aval in zip(paths, avals, strict=True))
         raise ValueError("Array inputs to associative_scan must have the same first dimension"
                          f"{f', axis {axis}' if axis else ''}. {found}")
     leaves = [as_result(leaf) for leaf in leaves]
-    if reverse:
-        leaves = [rev(leaf, (axis,)) for leaf in leaves]
 
     def combine(a: list[Any], b: list[Any]) -> list[Any]:
         result, result_tree = tree_flatten(fn(tree_unflatten(tree, a), tree_unflatten(tree, b)))
@@ -61,10 +67,55 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
             raise ValueError(f"the function of associative_scan returned the tree {result_tree}, its elements are {tree}")
         return result
 
+    known = _by_loops(combine, leaves, axis, reverse)
+    if known is not None:
+        return tree_unflatten(tree, known)
+    if reverse:
+        leaves = [rev(leaf, (axis,)) for leaf in leaves]
     leaves = _scan(combine, leaves, axis)
     if reverse:
         leaves = [rev(leaf, (axis,)) for leaf in leaves]
     return tree_unflatten(tree, leaves)
+
+
+def _by_loops(combine: Callable, leaves: list[Any], axis: int, reverse: bool) -> list[Any] | None:
+    """The results of functions that say a running total of each leaf, or a linear recurrence: one loop each on the CPU.
+
+    State-space layers and filters are written as recurrences, (a, b) ∘ (c, d) = (a c, b c + d).
+    """
+    avals = [aval_of(leaf) for leaf in leaves]
+    if is_symbolic(avals[0].shape[axis]) or avals[0].shape[axis] < _LONG or any(
+            is_cut(aval) or 0 in aval.shape or kind(aval.dtype) not in "iufc" for aval in avals):
+        return None
+    elements = [aval.update(shape=(*aval.shape[:axis], 2, *aval.shape[axis + 1:])) for aval in avals]
+    try:
+        jaxpr, _ = trace_to_jaxpr(lambda *both: combine([*both[:len(leaves)]], [*both[len(leaves):]]), elements * 2)
+    except Exception:  # it says what is wrong where it is called for all elements
+        return None
+    before, after = jaxpr.invars[:len(leaves)], jaxpr.invars[len(leaves):]
+    makers: dict[Any, Any] = {eqn.outvars[0]: eqn for eqn in jaxpr.eqns if len(eqn.outvars) == 1}
+    found = [makers.get(out) for out in jaxpr.outvars]
+    if all(eqn is not None and eqn.primitive.name in _RUNNING and _are(eqn.invars, one, other)
+           for eqn, one, other in zip(found, before, after, strict=True)):
+        return [_RUNNING[eqn.primitive.name](leaf, axis, reverse) for eqn, leaf in zip(found, leaves, strict=True) if eqn]
+    for place in (0, 1) if len(leaves) == 2 and avals[0].dtype == avals[1].dtype and kind(avals[0].dtype) in "fc" else ():
+        (old, term), (factor, added) = before[::1 - 2 * place], after[::1 - 2 * place]
+        product, total = found[::1 - 2 * place]
+        if product is None or total is None or product.primitive.name != "mul" or total.primitive.name != "add":
+            continue
+        scaled = [makers[atom] for atom in total.invars if atom is not added and atom in makers]
+        if not (_are(product.invars, old, factor) and len(scaled) == 1 and scaled[0].primitive.name == "mul"
+                and added in total.invars and _are(scaled[0].invars, term, factor)):
+            continue
+        factors, terms = leaves[::1 - 2 * place]
+        if factors.ndim == terms.ndim and all(map(contains, zip(repeat(1), terms.shape), factors.shape)):
+            spread = broadcast_in_dim(factors, terms.shape, range(terms.ndim))
+            return [cumprod(factors, axis, reverse), linear_recurrence(spread, terms, axis, reverse)][::1 - 2 * place]
+    return None
+
+
+def _are(atoms: Sequence[Any], one: Any, other: Any) -> bool:
+    return len(atoms) == 2 and (atoms[0] is one and atoms[1] is other or atoms[0] is other and atoms[1] is one)
 
 
 def _scan(combine: Callable, elems: list[Any], axis: int) -> list[Any]:

@@ -112,8 +112,8 @@ w.linear_recurrence_p.def_batching(_linear_recurrence_batch)
 @decomposes(w.linear_recurrence_p)
 def _linear_recurrence_in_parallel(factors, terms, *, axis: int, reverse: bool):
     """Pairs that stand for what several elements make of a value: its factor, and what is added."""
-    combine = lambda one, other: (e.mul(one[0], other[0]), e.add(e.mul(one[1], other[0]), other[1]))
-    return _scans().associative_scan(combine, (factors, terms), reverse=reverse, axis=axis)[1]
+    combine = lambda one, other: [e.mul(one[0], other[0]), e.add(e.mul(one[1], other[0]), other[1])]
+    return _scans().in_parallel(combine, [factors, terms], axis, reverse)[1]
 
 
 def_linear(w.cumsum_p, lambda ct, x, *, axis, reverse: [w.cumsum(ct, axis, not reverse)])

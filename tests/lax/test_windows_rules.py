@@ -10,7 +10,7 @@ import pytest
 import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import lax
-from jaxlite.lax import windows
+from jaxlite.lax import windows, windows_rules
 from tests.rule_checks import check_batching, check_derivatives, missing_rules, spread_axes
 
 RULES = dict.fromkeys("reduce_window_sum select_and_scatter_add select_and_gather_add cumsum linear_recurrence fft".split(),
@@ -74,6 +74,12 @@ def test_linear_recurrences(x64, axis, reverse):
     check_derivatives(lambda *pair: windows.linear_recurrence(*pair, axis, reverse), factors, terms, orders=2)
     check_batching(lambda *pair: windows.linear_recurrence(*pair, axis, reverse),
                    [np.float32(factors), np.random.normal(size=(3, 4, 2)).astype(np.float32)], [None, 2])
+
+
+def test_without_loops_recurrences_are_parallel_scans():
+    rows = np.ones((20, 3), np.float32)
+    jaxpr = jaxlite.make_jaxpr(lambda x: windows_rules._linear_recurrence_in_parallel(x, x, axis=0, reverse=True))(rows)
+    assert "linear_recurrence" not in str(jaxpr)
 
 
 @pytest.mark.parametrize("fun", [lax.cumprod, lax.cumlogsumexp])

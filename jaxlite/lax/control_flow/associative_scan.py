@@ -70,12 +70,15 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
     known = _by_loops(combine, leaves, axis, reverse)
     if known is not None:
         return tree_unflatten(tree, known)
+    return tree_unflatten(tree, in_parallel(combine, leaves, axis, reverse))
+
+
+def in_parallel(combine: Callable, leaves: list[Any], axis: int, reverse: bool) -> list[Any]:
+    """The results by halves of the sequence, whatever `combine` says."""
     if reverse:
         leaves = [rev(leaf, (axis,)) for leaf in leaves]
     leaves = _scan(combine, leaves, axis)
-    if reverse:
-        leaves = [rev(leaf, (axis,)) for leaf in leaves]
-    return tree_unflatten(tree, leaves)
+    return [rev(leaf, (axis,)) for leaf in leaves] if reverse else leaves
 
 
 def _by_loops(combine: Callable, leaves: list[Any], axis: int, reverse: bool) -> list[Any] | None:

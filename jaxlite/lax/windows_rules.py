@@ -84,6 +84,7 @@ def _share(part, out):
     return e.exp(e.select_n(e.eq(part, out), e.sub(part, out), filled(0, part)))
 
 
+@w.linear_recurrence_p.def_jvp
 def _linear_recurrence_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, reverse: bool) -> tuple[Any, Any]:
     (factors, terms), (df, dt) = primals, tangents
     out = w.linear_recurrence(factors, terms, axis, reverse)
@@ -93,20 +94,17 @@ def _linear_recurrence_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, a
     return out, zero_for(out) if type(added) is Zero else w.linear_recurrence(factors, added, axis, reverse)
 
 
+@w.linear_recurrence_p.def_transpose
 def _linear_recurrence_transpose(ct, factors, terms, *, axis: int, reverse: bool) -> list[Any]:
     assert is_linear(terms) and not is_linear(factors), "linear_recurrence is linear in its terms"
     return [None, w.linear_recurrence(_moved(factors, 0, axis, not reverse), ct, axis, not reverse)]
 
 
+@w.linear_recurrence_p.def_batching
 def _linear_recurrence_batch(axis_data: Axis, args: Sequence[Any], dims: Sequence[int | None], *, axis: int,
                              reverse: bool) -> tuple[Any, int]:
     factors, terms = map(bring_to_front, args, dims, repeat(axis_data.size))
     return w.linear_recurrence(factors, terms, axis + 1, reverse), 0
-
-
-w.linear_recurrence_p.def_jvp(_linear_recurrence_jvp)
-w.linear_recurrence_p.def_transpose(_linear_recurrence_transpose)
-w.linear_recurrence_p.def_batching(_linear_recurrence_batch)
 
 
 @decomposes(w.linear_recurrence_p)

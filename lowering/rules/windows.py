@@ -339,7 +339,7 @@ def _rows_of_a_block(shape: Sequence[int], axis: int) -> int:
 def _in_blocks(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, factors: Sequence[Any] = ()) -> Any:
     """The running totals of a few rows after those of a few others. The last block, if it is not full, does some rows again."""
     rows, size, rest = math.prod(shape[:run.axis]), shape[run.axis], tuple(shape[run.axis + 1:])
-    count = _rows_of_a_block(shape, run.axis)
+    count, begun = _rows_of_a_block(shape, run.axis), len(factors)
     flat, block = (rows, size, *rest), (count, 1, *rest)
     whole, wide = ctx.tensor_type(flat, run.dtype), ctx.tensor_type(block, run.wide)
 
@@ -347,15 +347,23 @@ def _in_blocks(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, factors: Seq
         first = body.value("stablehlo.multiply", [turn, body.constant(count, _I32)], (), _I32)
         first = body.value("stablehlo.minimum", [first, body.constant(rows - count, _I32)], (), _I32)
 
+        def where(inner: Any, first: Any, turn: Any) -> list[Any]:
+            return [first, _position(inner, turn, size, run), *[inner.constant(0, _I32)] * len(rest)]
+
         def step(inner: Any, turn: Any, state: Sequence[Any]) -> list[Any]:
             total, first, totals, *arrays = state
-            where = [first, _position(inner, turn, size, run), *[inner.constant(0, _I32)] * len(rest)]
-            total = run.total(inner, total, [_read(inner, values, where, block, run) for values in arrays], block)
-            return [total, first, _write(inner, totals, total, where, flat, block, run), *arrays]
+            place = where(inner, first, _after(inner, turn, begun))
+            total = run.total(inner, total, [_read(inner, values, place, block, run) for values in arrays], block)
+            return [total, first, _write(inner, totals, total, place, flat, block, run), *arrays]
 
-        start = body.constant(run.start.astype(run.wide), run.wide, block)
+        if begun:
+            place = where(body, first, body.constant(0, _I32))
+            start = _read(body, state[1], place, block, run)
+            state = [_write(body, state[0], start, place, flat, block, run), *state[1:]]
+        else:
+            start = body.constant(run.start.astype(run.wide), run.wide, block)
         types = [wide, body.tensor_type((), _I32), *[whole] * len(state)]
-        return _turns(body, size, [start, first, *state], types, step)[2:]
+        return _turns(body, size - begun, [start, first, *state], types, step)[2:]
 
     arrays = [ctx.value("stablehlo.reshape", [values], flat, run.dtype) for values in (x, *factors)]
     state = [ctx.constant(run.start, run.dtype, flat), *arrays]
@@ -370,23 +378,37 @@ def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, total: Any = N
     Args:
       total: what the totals start with, if not with the identity.
       is_kept: whether the running totals are wanted.
-      factors: an array, if there is one, by which the total before each element is multiplied.
+      factors: an array, if there is one, by which the total before each element is multiplied. That of the first counts for
+        nothing, infinite or not: the first element is the first total.
     """
     part = tuple(1 if dimension == run.axis else extent for dimension, extent in enumerate(shape))
-    total = ctx.constant(run.start.astype(run.wide), run.wide, part) if total is None else total
+    begun = len(factors)
+
+    def where(body: Any, turn: Any) -> list[Any]:
+        place = [body.constant(0, _I32)] * len(shape)
+        place[run.axis] = _position(body, turn, shape[run.axis], run)
+        return place
 
     def step(body: Any, turn: Any, state: Sequence[Any]) -> list[Any]:
         total, *arrays = state
-        where = [body.constant(0, _I32)] * len(shape)
-        where[run.axis] = _position(body, turn, shape[run.axis], run)
-        total = run.total(body, total, [_read(body, values, where, part, run) for values in arrays], part)
+        place = where(body, _after(body, turn, begun))
+        total = run.total(body, total, [_read(body, values, place, part, run) for values in arrays], part)
         if is_kept:
-            arrays[0] = _write(body, arrays[0], total, where, shape, part, run)
+            arrays[0] = _write(body, arrays[0], total, place, shape, part, run)
         return [total, *arrays]
 
-    types = [ctx.tensor_type(part, run.wide), *[ctx.tensor_type(shape, run.dtype)] * (1 + len(factors))]
-    total, values, *_ = _turns(ctx, shape[run.axis], [total, x, *factors], types, step)
+    if begun:
+        total = _read(ctx, x, where(ctx, ctx.constant(0, _I32)), part, run)
+    elif total is None:
+        total = ctx.constant(run.start.astype(run.wide), run.wide, part)
+    types = [ctx.tensor_type(part, run.wide), *[ctx.tensor_type(shape, run.dtype)] * (1 + begun)]
+    total, values, *_ = _turns(ctx, shape[run.axis] - begun, [total, x, *factors], types, step)
     return total, values
+
+
+def _after(body: Any, turn: Any, begun: int) -> Any:
+    """The number of a turn, after those of elements that are there already."""
+    return body.value("stablehlo.add", [turn, body.constant(begun, _I32)], (), _I32) if begun else turn
 
 
 def _turns(ctx: Any, count: Any, state: Sequence[Any], types: Sequence[Any],

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import repeat
-from operator import contains, index
+from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -97,28 +96,32 @@ def _by_loops(combine: Callable, leaves: list[Any], axis: int, reverse: bool) ->
         return None
     before, after = jaxpr.invars[:len(leaves)], jaxpr.invars[len(leaves):]
     makers: dict[Any, Any] = {eqn.outvars[0]: eqn for eqn in jaxpr.eqns if len(eqn.outvars) == 1}
-    found = [makers.get(out) for out in jaxpr.outvars]
-    if all(eqn is not None and eqn.primitive.name in _RUNNING and _are(eqn.invars, one, other)
-           for eqn, one, other in zip(found, before, after, strict=True)):
-        return [_RUNNING[eqn.primitive.name](leaf, axis, reverse) for eqn, leaf in zip(found, leaves, strict=True) if eqn]
-    for place in (0, 1) if len(leaves) == 2 and avals[0].dtype == avals[1].dtype and kind(avals[0].dtype) in "fc" else ():
-        (old, term), (factor, added) = before[::1 - 2 * place], after[::1 - 2 * place]
-        product, total = found[::1 - 2 * place]
-        if product is None or total is None or product.primitive.name != "mul" or total.primitive.name != "add":
-            continue
-        scaled = [makers[atom] for atom in total.invars if atom is not added and atom in makers]
-        if not (_are(product.invars, old, factor) and len(scaled) == 1 and scaled[0].primitive.name == "mul"
-                and added in total.invars and _are(scaled[0].invars, term, factor)):
-            continue
-        factors, terms = leaves[::1 - 2 * place]
-        if factors.ndim == terms.ndim and all(map(contains, zip(repeat(1), terms.shape), factors.shape)):
+    found: list[Any] = [makers.get(out) for out in jaxpr.outvars]
+    names = [eqn.primitive.name if eqn else "" for eqn in found]
+    if all(name in _RUNNING and _is(eqn, name, *pair) for eqn, name, *pair in zip(found, names, before, after, strict=True)):
+        return [_RUNNING[name](leaf, axis, reverse) for name, leaf in zip(names, leaves, strict=True)]
+    for step in (1, -1) if len(leaves) == 2 else ():  # the factors may come first or last
+        (old, term), (factor, added), (product, total) = before[::step], after[::step], found[::step]
+        factors, terms = leaves[::step]
+        scaled = [makers.get(atom) for atom in total.invars if atom is not added] if names[::step][1] == "add" else []
+        if (_is(product, "mul", old, factor) and len(scaled) == 1 and _is(scaled[0], "mul", term, factor)
+                and _stretches(factors, terms)):
             spread = broadcast_in_dim(factors, terms.shape, range(terms.ndim))
-            return [cumprod(factors, axis, reverse), linear_recurrence(spread, terms, axis, reverse)][::1 - 2 * place]
+            return [cumprod(factors, axis, reverse), linear_recurrence(spread, terms, axis, reverse)][::step]
     return None
 
 
-def _are(atoms: Sequence[Any], one: Any, other: Any) -> bool:
-    return len(atoms) == 2 and (atoms[0] is one and atoms[1] is other or atoms[0] is other and atoms[1] is one)
+def _is(eqn: Any, name: str, one: Any, other: Any) -> bool:
+    """Whether an equation is an operation on these two, in either order."""
+    return eqn is not None and eqn.primitive.name == name and (
+        eqn.invars[0] is one and eqn.invars[1] is other or eqn.invars[0] is other and eqn.invars[1] is one)
+
+
+def _stretches(factors: Any, terms: Any) -> bool:
+    """Whether floats are broadcast to terms of their dtype."""
+    if factors.dtype != terms.dtype or kind(terms.dtype) not in "fc" or factors.ndim != terms.ndim:
+        return False
+    return all(extent in (1, of_term) for extent, of_term in zip(factors.shape, terms.shape, strict=True))
 
 
 def _scan(combine: Callable, elems: list[Any], axis: int) -> list[Any]:

@@ -52,7 +52,7 @@ def shapes(x, i):
 def reductions(x, n):
     both = lax.reduce((x, n), (0.0, 0), lambda a, b: (a[0] + b[0], a[1] * b[1]), (0,))
     return (lax.cummax(x), lax.cummin(x), lax.cumprod(x), lax.cumlogsumexp(x), jnp.argmin(x), x.max(), x.min(), x.prod(),
-            (x > 0).all(), (x > 0).any(), lax.reduce_xor(n, (0,)), both, x == x)
+            (x > 0).all(), (x > 0).any(), lax.reduce_xor(n, (0,)), both, x == x, jax.grad(lambda x: lax.cumprod(x).sum())(x))
 
 
 def windows(x):

@@ -1048,10 +1048,12 @@ def test_a_call_does_not_map_its_temporaries_anew():
 
         arguments = [np.eye(32, dtype=np.float32)] * 6, np.ones((60_000, 32), np.float32)
         compiled = jax.jit(jax.grad(loss)).lower(*arguments).compile()
-        for _ in range(4):
+        faults = []
+        for _ in range(8):  # others that are done in between map memory, too
             before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
             jax.block_until_ready(compiled(*arguments))
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, compiled.memory_analysis().temp_size_in_bytes)
+            faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        print(min(faults), compiled.memory_analysis().temp_size_in_bytes)
         """).split()
     pages = int(size) // os.sysconf("SC_PAGE_SIZE")
     assert pages > 10_000 and int(faults) < pages // 2

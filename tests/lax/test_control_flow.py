@@ -705,6 +705,16 @@ def test_associative_scan_of_recurrences_and_totals_is_loops(reverse, turned, wi
     assert "cum" not in str(totals(np.zeros(15), np.zeros(15)))
 
 
+def test_associative_scan_of_a_total_keeps_what_its_function_does_besides(capfd):
+    def add(one, other):
+        jaxlite.debug.print("seen")
+        return one + other
+
+    jit(lambda x: lax.associative_scan(add, x))(np.arange(20)).block_until_ready()
+    jaxlite.effects_barrier()
+    assert "seen" in capfd.readouterr().out
+
+
 def _one_by_one(combine, elems, reverse):
     rows = [[each[:, at] for each in elems] for at in range(elems[0].shape[1])]
     results = list(itertools.accumulate(rows[::-1] if reverse else rows, combine))

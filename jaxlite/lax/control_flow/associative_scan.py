@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
     leaves, tree, avals = flatten_values("elems of associative_scan", elems)
     if not leaves:
         return elems
-    axis = canonical_axis(index(axis), len(avals[0].shape))
+    axis = canonical_axis(operator.index(axis), len(avals[0].shape))
     if any(len(aval.shape) <= axis or aval.shape[axis] != avals[0].shape[axis] for aval in avals):
         paths = tree_flatten_with_path(elems)[0]
         found = ", ".join(f"elems{keystr(path)} is {aval}" for (path, _), aval in zip(paths, avals, strict=True))
@@ -93,6 +93,8 @@ def _by_loops(combine: Callable, leaves: list[Any], axis: int, reverse: bool) ->
     try:
         jaxpr, _ = trace_to_jaxpr(lambda *both: combine([*both[:len(leaves)]], [*both[len(leaves):]]), elements * 2)
     except Exception:  # it says what is wrong where it is called for all elements
+        return None
+    if jaxpr.effects:
         return None
     before, after = jaxpr.invars[:len(leaves)], jaxpr.invars[len(leaves):]
     makers: dict[Any, Any] = {eqn.outvars[0]: eqn for eqn in jaxpr.eqns if len(eqn.outvars) == 1}

@@ -114,6 +114,13 @@ def filled(value, x, strong: bool = False):
     return placement.laid_out_as(made, aval) if layouts.exist else made
 
 
+def moved(x, steps: int, axis: int, entering=0):
+    """Elements moved along an axis, and a constant where others come in: at the start, or at the end for negative steps."""
+    padding = [(0, 0, 0)] * aval_of(x).ndim
+    padding[axis] = (steps, -steps, 0)
+    return shaping.pad(x, const(entering, x), padding)
+
+
 def _strong_zeros(x):
     return shaping.broadcast_in_dim(const(0, x, strong=True), aval_of(x).shape, ())
 

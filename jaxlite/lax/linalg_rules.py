@@ -25,7 +25,7 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import shaping, slicing
-from jaxlite.lax.elementwise_rules import const, filled
+from jaxlite.lax.elementwise_rules import const, filled, moved
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
 from jaxlite.lax.linalg.factors import (
     cholesky_p,
@@ -231,21 +231,13 @@ def _triangular_solve_transpose(ct, a, b, *, transpose_a: bool, **params) -> lis
 # --- tridiagonal systems -----------------------------------------------------------------------------
 
 
-def _shift(x, rows: int, axis: int):
-    """Elements moved along an axis, zeros moving in."""
-    padding = [(0, 0, 0)] * aval_of(x).ndim
-    padding[axis] = (rows, -rows, 0)
-    return shaping.pad(x, const(0, x), padding)
-
-
 def _tridiagonal_product(diagonals: Sequence[Any], x):
     """A x for the tridiagonal A of some tangents of diagonals, which may be zero."""
     _, batch = _axes(x)
     total: Any = Zero(aval_of(x))
     for diagonal, rows in zip(diagonals, (1, 0, -1), strict=True):
         if type(diagonal) is not Zero:
-            moved = _shift(x, rows, -2) if rows else x
-            total = add_tangents(total, e.mul(_columns(x, diagonal), moved))
+            total = add_tangents(total, e.mul(_columns(x, diagonal), moved(x, rows, -2) if rows else x))
     return total
 
 
@@ -264,7 +256,7 @@ def _tridiagonal_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], **pa
 @tridiagonal_solve_p.def_transpose
 def _tridiagonal_solve_transpose(ct, below, diagonal, above, b, **params) -> list[Any]:
     # The transposed matrix has below it what was above, one row further down.
-    solved = tridiagonal_solve_p.bind(_shift(above, 1, -1), diagonal, _shift(below, -1, -1), ct, **params)
+    solved = tridiagonal_solve_p.bind(moved(above, 1, -1), diagonal, moved(below, -1, -1), ct, **params)
     return [None, None, None, solved]
 
 

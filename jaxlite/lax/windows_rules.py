@@ -24,7 +24,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import shaping, slicing
 from jaxlite.lax import windows as w
-from jaxlite.lax.elementwise_rules import const, filled
+from jaxlite.lax.elementwise_rules import const, filled, moved
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
 from jaxlite.lax.reductions import argmax, argmin, reduce_sum
 from jaxlite.lax.reductions_rules import combine_along, shifted
@@ -67,16 +67,9 @@ def _def_recurrence(primitive: Primitive, start: str, weights: Callable[[Any, An
         out = primitive.bind(x, axis=axis, reverse=reverse)
         if type(g) is Zero or not aval_of(x).size:
             return out, zero_for(out)
-        before = _moved(out, identity(start, aval_of(out).dtype), axis, reverse)
+        before = moved(out, -1 if reverse else 1, axis, identity(start, aval_of(out).dtype))
         factors, weight = weights(before, x, out)
         return out, w.linear_recurrence(factors, e.mul(weight, g), axis, reverse)
-
-
-def _moved(x, first, axis: int, reverse: bool):
-    """Elements moved along an axis by one, forward unless `reverse`; the place that becomes free gets `first`."""
-    padding = [(0, 0, 0)] * aval_of(x).ndim
-    padding[axis] = (-1, 1, 0) if reverse else (1, -1, 0)
-    return shaping.pad(x, const(first, x), padding)
 
 
 def _share(part, out):
@@ -90,14 +83,14 @@ def _linear_recurrence_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, a
     out = w.linear_recurrence(factors, terms, axis, reverse)
     added = dt
     if type(df) is not Zero:
-        added = add_tangents(e.mul(df, _moved(out, 0, axis, reverse)), dt)
+        added = add_tangents(e.mul(df, moved(out, -1 if reverse else 1, axis)), dt)
     return out, zero_for(out) if type(added) is Zero else w.linear_recurrence(factors, added, axis, reverse)
 
 
 @w.linear_recurrence_p.def_transpose
 def _linear_recurrence_transpose(ct, factors, terms, *, axis: int, reverse: bool) -> list[Any]:
     assert is_linear(terms) and not is_linear(factors), "linear_recurrence is linear in its terms"
-    return [None, w.linear_recurrence(_moved(factors, 0, axis, not reverse), ct, axis, not reverse)]
+    return [None, w.linear_recurrence(moved(factors, 1 if reverse else -1, axis), ct, axis, not reverse)]
 
 
 @w.linear_recurrence_p.def_batching

@@ -324,9 +324,7 @@ def index_dtype(indices: list[Any], shape: Ints):
 
 def array_dtype(indices: list[Any], shape: Ints):
     """The same for arrays of positions, which are 32 bits wide where the sizes are: a gather reads them from memory."""
-    if any([type(size) is Dim for size in shape]):
-        return index_dtype(indices, shape)
-    return _INT64 if max(shape, default=0) > _MAX_INT32 else _INT32
+    return index_dtype(indices if any([type(size) is Dim for size in shape]) else [], shape)
 
 
 def _own_dtype(indices: list[Any], shape: Ints):

@@ -144,11 +144,12 @@ def _write_shared(values: list[Value], found: dict[Any, str], in_loop: bool) -> 
     number = lambda *place: numbers.setdefault(place, len(numbers))
     branches: set[int] = set()  # those that are whole rows of a concatenation
     for value in reversed(values):
-        is_inside = value.users and not value.is_kernel or _is_turned_for_products(value)
+        is_turned = _is_turned_for_products(value)
+        is_inside = value.users and not value.is_kernel or is_turned
         within = places[value] = {} if is_inside else {number(value): 1.0}
         for user in value.users if is_inside else ():
             if user.name == "dot_general":
-                read = value.operands[0] if _is_turned_for_products(value) else value
+                read = value.operands[0] if is_turned else value
                 within[number(user if _takes_in(user, value) else read)] = 1.0
             if not user.is_loop or user.name in REDUCTIONS or len(within) > MOST_KERNELS:
                 continue
@@ -180,8 +181,9 @@ def _write_shared(values: list[Value], found: dict[Any, str], in_loop: bool) -> 
 
 def _is_turned_for_products(value: Value) -> bool:
     """Whether it is a transposition that products alone read: they read its operand."""
-    is_turned = value.name == "transpose" and value.operands and not value.is_result
-    return bool(is_turned) and all(user.name == "dot_general" for user in value.users)
+    if value.name != "transpose" or not value.operands or value.is_result:
+        return False
+    return all(user.name == "dot_general" for user in value.users)
 
 
 def _takes_in(product: Value, factor: Value) -> bool:

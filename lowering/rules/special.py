@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -68,17 +69,20 @@ def _lgamma(ctx: Any, x: Any) -> Any:
     def emit(name: str, *operands: Any) -> Any:
         return ctx.value(f"stablehlo.{name}", operands, shape, kind)
 
+    def polynomial(coefficients: Sequence[float], at: Any) -> Any:
+        """By Horner's rule; the constant one comes first."""
+        value = number(coefficients[-1])
+        for coefficient in coefficients[-2::-1]:
+            value = emit("add", emit("multiply", value, at), number(coefficient))
+        return value
+
     one = number(1.0)
     is_negative = ctx.compare(x, number(0.0), "LT")
     y = emit("select", is_negative, emit("subtract", one, x), x)
     is_large = ctx.compare(y, number(steps + 2.5), "GT")
     count = emit("clamp", number(-2.0), emit("ceil", emit("subtract", y, number(2.5))), number(float(steps)))
     z = emit("subtract", y, emit("add", count, number(2.0)))
-    *rest, last = _log_gamma_terms(terms)
-    near = number(last)
-    for term in reversed(rest):
-        near = emit("add", emit("multiply", near, z), number(term))
-    near = emit("multiply", near, z)
+    near = emit("multiply", polynomial(_log_gamma_terms(terms), z), z)
 
     factors = emit("subtract", y, one)
     for step in range(2, steps + 1):
@@ -93,21 +97,16 @@ def _lgamma(ctx: Any, x: Any) -> Any:
 
     inverse = emit("divide", one, y)
     square = emit("multiply", inverse, inverse)
-    *rest, last = _stirling_terms(large_terms)
-    series = number(last)
-    for term in reversed(rest):
-        series = emit("add", emit("multiply", series, square), number(term))
-    series = emit("add", emit("multiply", series, inverse), number((math.log(2 * math.pi) - 1) / 2))
+    series = emit("multiply", polynomial(_stirling_terms(large_terms), square), inverse)
+    series = emit("add", series, number((math.log(2 * math.pi) - 1) / 2))
     far = emit("multiply", emit("subtract", y, number(0.5)), emit("subtract", log, one))  # does not overflow before its sum
     result = emit("select", is_large, emit("add", far, series), near)
 
     nearest = emit("round_nearest_even", x)
     angle = emit("multiply", number(math.pi), emit("abs", emit("subtract", x, nearest)))  # at most pi / 2
     turned = emit("multiply", angle, angle)
-    sine = number(0.0)
-    for k in range(6 if kind.itemsize == 4 else 11, 0, -1):
-        sine = emit("multiply", emit("add", sine, number((-1) ** k / math.factorial(2 * k + 1))), turned)
-    sine = emit("multiply", emit("add", sine, one), angle)
+    sine_terms = [(-1) ** k / math.factorial(2 * k + 1) for k in range(7 if kind.itemsize == 4 else 12)]
+    sine = emit("multiply", polynomial(sine_terms, turned), angle)
     reflected = emit("subtract", emit("subtract", number(math.log(math.pi)), emit("log", sine)), result)
     reflected = emit("select", ctx.compare(x, nearest, "EQ"), number(math.inf), reflected)
     result = emit("select", is_negative, reflected, result)

@@ -69,8 +69,9 @@ ALONE = {
     "compilation, devices, cache":  # records of compiles; programs found without lowering; choices that XLA:CPU makes badly
         "jaxlite/compilation/compile_report.py jaxlite/compilation/page.py jaxlite/compilation/profile_summary.py "
         "lowering/progress.py lowering/cache/shortcuts.py lowering/passes/barriers.py lowering/passes/fusion.py "
-        "lowering/passes/library_reads.py lowering/passes/recomputed.py lowering/passes/tables.py lowering/passes/unrolling.py "
-        "lowering/passes/values.py",
+        "lowering/passes/library_reads.py lowering/passes/loops.py lowering/passes/recomputed.py "
+        "lowering/passes/shifted_rows.py lowering/passes/tables.py lowering/passes/unrolled_reductions.py "
+        "lowering/passes/unrolling.py lowering/passes/values.py",
 }
 
 

@@ -263,10 +263,6 @@ class Tracer:
         return self.aval.size * dtypes.itemsize_bits(self.aval.dtype) // 8
 
     @property
-    def is_fully_addressable(self) -> bool:
-        return True
-
-    @property
     def sharding(self) -> Any:
         raise AttributeError(f"The 'sharding' attribute is not available on traced array with shape {self.aval}. "
                              "To query sharding information on tracers, use `jax.typeof(x)`.", name="sharding", obj=self)
@@ -376,7 +372,7 @@ def _refuse(name: str) -> Callable[..., Any]:
 for _name in ("devices", "addressable_data", "unsafe_buffer_pointer", "tobytes", "delete", "is_deleted",
               "on_device_size_in_bytes"):
     setattr(Tracer, _name, _refuse(_name))
-for _name in ("addressable_shards", "global_shards", "committed", "is_fully_replicated"):
+for _name in ("addressable_shards", "global_shards", "committed", "is_fully_addressable", "is_fully_replicated"):
     setattr(Tracer, _name, property(_refuse(_name)))
 
 

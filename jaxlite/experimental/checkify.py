@@ -146,10 +146,19 @@ class Error:
         return f"Error({'traced' if isinstance(self._code, Tracer) else self.get()})"
 
 
+def _formatted(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    try:
+        return text.format(*args, **kwargs)
+    except (LookupError, ValueError):
+        if args or kwargs:
+            raise
+        return text  # braces that are no fields, as in "x is in {0, 1}"
+
+
 def _message(site: Site, values: list[Any]) -> str:
     if site.kind == "user":
         args, kwargs = site.tree.unflatten(values[:len(values) - site.mapped])
-        text = f"{site.text.format(*args, **kwargs)} (`check` failed)"
+        text = f"{_formatted(site.text, args, kwargs)} (`check` failed)"
     elif site.kind == "oob":
         shape = site.tree
         index, axis = map(int, values[:2])
@@ -174,7 +183,8 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
 
     Args:
       pred: a scalar bool.
-      msg: what is said if it does not; with fields, as for `str.format`.
+      msg: what is said if it does not; with fields, as for `str.format`. Without values for them, braces may stand for
+        themselves.
       fmt_args, fmt_kwargs: pytrees of arrays for the fields.
 
     With a concrete `pred` it raises JaxRuntimeError at once. In a traced function it becomes part of the program, which has to
@@ -192,7 +202,6 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
     except TypeError as error:
         raise TypeError(f"Formatting arguments to checkify.check need to be PyTrees of arrays: {error}") from None
     site = Site("user", msg, tree, avals, source.summarize(source.here()))
-    msg.format(*fmt_args, **fmt_kwargs) if not leaves else None  # a wrong field shows here
     if not is_eager():
         check_p.bind(pred, np.int32(1), *leaves, sites=(site,), debug=debug)
     else:

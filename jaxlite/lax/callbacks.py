@@ -347,7 +347,8 @@ def debug_print(fmt: str | None = None, *args, ordered: bool = False, partitione
 
     Args:
       fmt: a format string as for `str.format`; no f-string, which would be formatted while the function is traced.
-        Without it, a function is returned that takes it and what it formats.
+        A text without fields is printed as it is, with all its braces. Without `fmt`, a function is returned that takes it and
+        what it formats.
       args, kwargs: what it formats: pytrees of arrays and of other objects.
       ordered: whether lines come in the order of the program with respect to other ordered callbacks.
       partitioned: as in `debug_callback`.
@@ -419,7 +420,8 @@ def _printer(params: dict[str, Any]) -> Callable[..., list[Any]]:
     def show(*leaves) -> list[Any]:
         args, kwargs = _unflatten(params["in_tree"], leaves, params["static_args"])
         with np.printoptions(**dict(params["np_printoptions"])):
-            text = params["fmt"].format(*args, **kwargs)
+            text = (params["fmt"].format(*args, **kwargs) if params["has_placeholders"] else
+                    " ".join(map(str, (params["fmt"], *args))))
         builtins.print(f"{text}\n", end="")  # in one piece: devices print at the same time
         return []
 

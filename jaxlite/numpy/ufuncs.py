@@ -279,6 +279,8 @@ def _signbit(x):
         return lax.lt(x, constant(0, x))
     if kind == "c":
         raise ValueError(f"jax.numpy.signbit is not well defined for {dtype_of(x)}")
+    if dtype_of(x) == dtypes.float8_e8m0fnu:  # powers of two, which have no sign
+        return lax.full_like(x, False, dtype=bool)
     bits = _bits(x)
     fill = lax.shift_right_arithmetic(bits, constant(dtypes.itemsize_bits(dtype_of(x)) - 1, bits))
     return lax.convert_element_type(fill, bool)
@@ -335,7 +337,13 @@ def frexp(x, /) -> tuple[Any, Any]:
     (x,) = promote_inexact("frexp", x)
     if kind_of(x) == "c":
         raise TypeError("frexp does not support complex-valued inputs")
-    return _parts(x)
+    mantissa, exponent = _parts(_wide(x))
+    return lax.convert_element_type(mantissa, dtype_of(x)), exponent
+
+
+def _wide(x):
+    """Floats of 8 bits and fewer, whose layouts differ, as float32."""
+    return lax.convert_element_type(x, np.float32) if dtypes.itemsize_bits(dtype_of(x)) <= 8 else x
 
 
 @custom_jvp
@@ -371,13 +379,14 @@ def ldexp(x1, x2, /):
     if kinds[0] == "c" or kinds[1] not in "biu":
         raise ValueError(f"ldexp not supported for input types {(dtype_of(x1), dtype_of(x2))}")
     (x,) = promote_inexact("ldexp", x1)
+    dtype, x = dtype_of(x), _wide(x)
     _, _, bias = _float_layout(dtype_of(x))
     x, shift = promote_ranks("ldexp", x, lax.convert_element_type(x2, np.int32))
     # Three powers of two reach from the least to the greatest float.
     limit = _strong(3 * (bias - 2), shift)
     shift = lax.max(-limit, lax.min(limit, shift))
     third = lax.div(shift, _strong(3, shift))
-    return _scaled(x, shift - (third + third), third, third)
+    return lax.convert_element_type(_scaled(x, shift - (third + third), third, third), dtype)
 
 
 def _scaled(x, *exponents):

@@ -61,6 +61,8 @@ def _count(x) -> int | None:
     """The number n if x means range(n): a Python or NumPy integer, a concrete scalar array of one, a symbolic dimension."""
     if is_symbolic(x):
         return x
+    if isinstance(x, (bool, np.bool_)):
+        return None
     try:
         return operator.index(x)
     except TypeError:
@@ -153,7 +155,9 @@ def choice(key, a, shape: Sequence[int] = (), replace: bool = True, p=None, axis
     Raises: ValueError if there are not enough elements, or `p` does not fit them.
     """
     check_arrays("choice", a, *(() if p is None else (p,)))
-    shape = lax.broadcast_shapes(shape if isinstance(shape, Sequence) else (shape,))
+    if not isinstance(shape, (Sequence, np.ndarray)):
+        raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}")
+    shape = lax.broadcast_shapes(tuple(shape))
     draws = math.prod(shape)
     values = None
     rank = len(getattr(a, "shape", ()))

@@ -48,20 +48,20 @@ def int_dtype(name: str, dtype):
     return dtypes.check_user_dtype_supported(int if dtype is None else dtype, name)
 
 
-def full_shape(shape, *params) -> Ints:
+def full_shape(shape, *params, error: type[Exception] = ValueError) -> Ints:
     """The shape that parameters and result broadcast to: `shape` itself if it is given.
 
-    Raises: ValueError if the parameters do not broadcast to it, or are complex.
+    Raises: `error` if the parameters do not broadcast to it, ValueError if they are complex.
     """
     avals = [aval_of(param) for param in params]
     for aval in avals:
         if dtypes.kind(aval.dtype) == "c":
             raise dtypes.TypePromotionError(f"parameters of random numbers are real; got one of dtype {aval.dtype}, which does "
                                             "not become real without a loss")
-    return shape_over(shape, [aval.shape for aval in avals])
+    return shape_over(shape, [aval.shape for aval in avals], error)
 
 
-def shape_over(shape, shapes: Sequence[Any]) -> Ints:
+def shape_over(shape, shapes: Sequence[Any], error: type[Exception] = ValueError) -> Ints:
     """`full_shape` of parameters of these shapes."""
     if shape is None:
         return lax.broadcast_shapes(*shapes)
@@ -70,8 +70,8 @@ def shape_over(shape, shapes: Sequence[Any]) -> Ints:
     except ValueError:
         found = None
     if found is None or found != shape:
-        raise ValueError(f"Incompatible shapes for broadcasting: shapes={[shape, *shapes]}; the parameters must "
-                         f"broadcast to the shape of the result, {shape}")
+        raise error(f"Incompatible shapes for broadcasting: shapes={[shape, *shapes]}; the parameters must broadcast to the "
+                    f"shape of the result, {shape}")
     return found  # of Python ints, whatever `shape` is made of
 
 
@@ -137,7 +137,7 @@ def uniform(key, shape: Sequence[int] = (), dtype=None, minval=0.0, maxval=1.0, 
       shape: the shape of the result.
       dtype: a floating-point dtype; the default float if None.
       minval, maxval: arrays or scalars that broadcast to `shape`.
-    Raises: ValueError for other dtypes.
+    Raises: ValueError for other dtypes, TypeError for bounds that do not broadcast.
 
     >>> from jaxlite import random
     >>> random.uniform(random.key(0), (3,))
@@ -145,7 +145,7 @@ def uniform(key, shape: Sequence[int] = (), dtype=None, minval=0.0, maxval=1.0, 
     """
     dtype = float_dtype("uniform", dtype)
     if shape or aval_of(minval).size != 1 or aval_of(maxval).size != 1:  # a scalar takes the axes of bounds of one number
-        full_shape(shape, minval, maxval)
+        full_shape(shape, minval, maxval, error=TypeError)
     return _uniform(key, shape, dtype, minval, maxval)
 
 

@@ -220,8 +220,15 @@ def _gather_along(ctx: Any, x: Any, positions: Any, shape: tuple[int, ...], dtyp
                      slice_sizes=ctx.i64s([1] * len(shape)), indices_are_sorted=ctx.flag(False))
 
 
+_NARROW = {"int2": np.int8, "int4": np.int8, "uint2": np.uint8, "uint4": np.uint8, "float4_e2m1fn": np.float16}
+
+
 def _largest(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, k: int, axis: int) -> list[Any]:
     """The k largest elements along an axis, and their int32 indices."""
+    if dtype.name in _NARROW:  # XLA's own rewriting gives the indices the width of the elements
+        wide = np.dtype(_NARROW[dtype.name])
+        values, indices = _largest(ctx, ctx.convert(x, shape, wide), shape, wide, k, axis)
+        return [ctx.convert(values, (*shape[:axis], k, *shape[axis + 1:]), dtype), indices]
     order = [dimension for dimension in range(len(shape)) if dimension != axis] + [axis]
     moved = axis != len(shape) - 1
     if moved:

@@ -157,6 +157,8 @@ PRINTS = [
     (lambda x: jax.debug.print(ordered=True)("{ordered}{{}}", ordered={"a": x, "b": None}),
      "{'a': Array([0., 1., 2.], dtype=float32), 'b': None}{}"),
     (lambda x: jax.debug.print("no fields"), "no fields"),
+    (lambda x: jax.debug.print("no fields: {{}}, }}"), "no fields: {{}}, }}"),
+    (lambda x: jax.debug.print("values {{", 1, "a", skip_format_check=True), "values {{ 1 a"),
 ]
 
 

@@ -167,6 +167,20 @@ def test_top_k(dtype, shape, k, axis, rng):
     assert_same(values, np.take_along_axis(x, expected, axis))
 
 
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn"])
+def test_top_k_of_four_bits(dtype):
+    x = np.array([[1, 3, 2, 6], [4, 4, 0, 2]]).astype(dtype)
+    values, indices = lax.top_k(x, 3)
+    assert values.dtype == x.dtype
+    np.testing.assert_array_equal(indices, [[3, 1, 2], [0, 1, 3]])
+    np.testing.assert_array_equal(values.astype(f32), [[6, 3, 2], [4, 4, 2]])
+    if dtype.startswith("float"):
+        for function, places in (lax.approx_max_k, [3, 1]), (lax.approx_min_k, [0, 2]):
+            values, indices = jaxlite.jit(lambda x, function=function: function(x, 2))(x[0])
+            np.testing.assert_array_equal(indices, places)
+            np.testing.assert_array_equal(values.astype(f32), x[0].astype(f32)[places])
+
+
 def test_top_k_edges():
     values, indices = lax.top_k(np.ones((3, 4), f32), 0)
     assert values.shape == indices.shape == (3, 0)

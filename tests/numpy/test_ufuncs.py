@@ -186,6 +186,20 @@ def test_frexp_ldexp_spacing_nextafter(dtype):
     assert np.isnan(wide(gap)[6:9]).all()
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e8m0fnu, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_frexp_and_ldexp_of_eight_bits(dtype):
+    x = np.array([0.5, 1, 2, 4, 16, 256]).astype(dtype)
+    mantissa, exponent = jax.jit(jnp.frexp)(x)
+    m, e = np.frexp(x.astype("f4"))
+    np.testing.assert_array_equal(mantissa.astype("f4"), m)
+    np.testing.assert_array_equal(exponent, e)
+    assert mantissa.dtype == x.dtype
+    scaled = jnp.ldexp(x, np.array([0, 1, -1, 2, -3, 0]))
+    assert scaled.dtype == x.dtype
+    np.testing.assert_array_equal(scaled.astype("f4"), [0.5, 2, 1, 16, 2, 256])
+    assert not jnp.signbit(x).any()
+
+
 def test_frexp_of_subnormal_numbers():
     x = np.array([1e-40, -1.4e-45, 1.1754942e-38], "f4")
     mantissa, exponent = jnp.frexp(x)

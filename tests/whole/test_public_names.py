@@ -83,7 +83,8 @@ def test_errors_about_traced_values_have_common_bases():
         leaked[0] + 1
     with pytest.raises(jax.errors.JAXIndexError):
         jax.jit(lambda x: x[x > 0])(jnp.ones(2))
-    for method in (lambda x: x.devices(), lambda x: x.addressable_data(0), lambda x: x.unsafe_buffer_pointer()):
+    for method in (lambda x: x.devices(), lambda x: x.addressable_data(0), lambda x: x.unsafe_buffer_pointer(),
+                   lambda x: x.is_fully_addressable):
         with pytest.raises(jax.errors.ConcretizationTypeError, match="value of the argument x"):
             jax.jit(method)(jnp.ones(2))
 

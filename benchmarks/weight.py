@@ -1,4 +1,4 @@
-"""How much code each room of jaxlite has, beside the files of JAX that do the same.
+"""How much code each folder of jaxlite has, beside the files of JAX that do the same.
 
     python -m benchmarks.weight --jax FOLDER
 
@@ -6,8 +6,8 @@ FOLDER is an installed `jax` package. Counted are Python's tokens without commen
 long line weighs what it did as short ones, and neither side gains by types that are said or left out. JAX's lowering rules
 stand beside its primitives and jaxlite's in `lowering`, so they share a row.
 
-The ratio compares what both have. Both sides include the public modules through which a room is reached, and JAX's
-the files outside of a room's folder that do what jaxlite does inside of it (updates of arrays at indices,
+The ratio compares what both have. Both sides include the public modules through which a folder is reached. The
+JAX side includes files of other folders that do what jaxlite does inside of it (updates of arrays at indices,
 `logsumexp`, calls of foreign functions, the polar decomposition). What only jaxlite has (`ALONE`) is in a column of
 its own and not in the ratio; what only JAX has is not counted (Mosaic GPU, the generators philox and threefry4x32).
 Fast paths within a file count like any other code.
@@ -25,8 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LAYOUT = frozenset((tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER))
 
-# Room -> our folders and files, JAX's below `_src` (or `/`: below the package itself).
-ROOMS = {
+# Folder -> our folders and files, JAX's below `_src` (or `/`: below the package itself).
+FOLDERS = {
     "numpy": ("jaxlite/numpy jaxlite/ops", "numpy indexing.py ops/scatter.py /numpy /ops"),
     "lax and lowering": (
         "jaxlite/lax jaxlite/extend/ffi.py lowering/rules lowering/module.py lowering/symbolic.py lowering/monoids.py "
@@ -62,7 +62,7 @@ ROOMS = {
     "sparse": ("jaxlite/experimental/sparse", "/experimental/sparse"),
 }
 
-# What JAX has not. Room -> the files in it, or beside it.
+# What JAX has not. Folder -> the files in it, or beside it.
 ALONE = {
     "core, traces, transforms":  # eager calls in NumPy; rare garbage collections
         "jaxlite/traces/host.py jaxlite/traces/host_plan.py jaxlite/traces/host_rules.py jaxlite/core/collector.py",
@@ -112,12 +112,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jax", required=True, type=Path, help="the folder of an installed jax package")
     package = parser.parse_args().jax
-    print("| room | jaxlite | JAX | ratio | jaxlite alone |\n|---|---|---|---|---|")
-    for room, (ours, theirs) in ROOMS.items():
-        alone = files(ROOT, ALONE.get(room, "").split())
+    print("| folder | jaxlite | JAX | ratio | jaxlite alone |\n|---|---|---|---|---|")
+    for folder, (ours, theirs) in FOLDERS.items():
+        alone = files(ROOT, ALONE.get(folder, "").split())
         mine = weigh(files(ROOT, ours.split()) - alone)
         other = weigh(files(package, (each[1:] if each[0] == "/" else f"_src/{each}" for each in theirs.split())))
-        print(f"| {room} | {mine:,} | {other:,} | {mine / other:.2f} | {f'{weigh(alone):,}' if alone else ''} |")
+        print(f"| {folder} | {mine:,} | {other:,} | {mine / other:.2f} | {f'{weigh(alone):,}' if alone else ''} |")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ PACKAGES = ("jaxlite", "lowering")
 DOOR = "lowering.xla"
 FLOORS = ["lowering", "jaxlite.version", "jaxlite.core", "jaxlite.devices", "jaxlite.compilation", "jaxlite.traces",
           "jaxlite.lax", "jaxlite"]
-# Modules that stand higher than their room: what users call.
+# Modules that stand higher than their folder: what users call.
 ABOVE = {"jaxlite.devices.api": "jaxlite"}
 MAX_LINES = 1000
 
@@ -73,8 +73,8 @@ def inside(name: str, package: str) -> bool:
 
 def floor(name: str) -> int:
     """How high a module stands: it may import from its own floor and from those below."""
-    room = next((higher for module, higher in ABOVE.items() if inside(name, module)), name)
-    return next(height for height, package in enumerate(FLOORS) if inside(room, package))
+    folder = next((higher for module, higher in ABOVE.items() if inside(name, module)), name)
+    return next(height for height, package in enumerate(FLOORS) if inside(folder, package))
 
 
 def offending_imports(forbidden) -> list[str]:
@@ -126,7 +126,7 @@ def test_imports_point_one_way():
     assert offending_imports(upward) == []
 
 
-# Primitives, types and rules that a lower room reaches by name, once a program needs them: what loads, and from where.
+# Primitives, types and rules that a lower folder reaches by name, once a program needs them: what loads, and from where.
 LOADED_FROM_ABOVE = {
     ("jaxlite.core", "jaxlite.extend.core"), ("jaxlite.core.primitive", "jaxlite.lax.explicit"),
     ("jaxlite.core.primitive", "jaxlite.lax.no_collectives"),
@@ -346,7 +346,7 @@ def test_file_is_short_and_says_what_it_owns(module):
 
 
 def test_files_beside_the_package_itself_are_views():
-    """A docstring, imports, names: what is under a public name is defined in a room."""
+    """A docstring, imports, names: what is under a public name is defined in a folder."""
     allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.If)
     flat = {m: file for m, file in modules().items() if file.parent in (ROOT / "jaxlite", ROOT / "jaxlite" / "interpreters")}
     defined = [
@@ -360,9 +360,9 @@ def test_files_beside_the_package_itself_are_views():
 def test_each_file_of_rules_has_a_namesake():
     """The file that binds a primitive and the file that lowers it have one name (jit binds in an interpreter)."""
     rules = {m.rpartition(".")[2] for m in modules() if m.startswith("lowering.rules.")}
-    rooms = ("jaxlite.lax.", "jaxlite.random.", "jaxlite.traces.", "jaxlite.compilation.", "jaxlite.export.",
+    folders = ("jaxlite.lax.", "jaxlite.random.", "jaxlite.traces.", "jaxlite.compilation.", "jaxlite.export.",
              "jaxlite.experimental.")
-    binders = {m.rpartition(".")[2] for m in modules() if m.startswith(rooms)}
+    binders = {m.rpartition(".")[2] for m in modules() if m.startswith(folders)}
     assert rules - binders == set()
 
 

@@ -12,33 +12,33 @@ from jaxlite import numpy as jnp
 from jaxlite.transforms.vmap import vmap
 
 
-def _parts(mat: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def shape_parts(mat: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """The shapes of the batch, sparse and dense axes."""
     split = mat.n_batch + mat.n_sparse
     return mat.shape[:mat.n_batch], mat.shape[mat.n_batch:split], mat.shape[split:]
 
 
-def _is_set(array: Any, n_dense: int) -> Any:
+def is_set(array: Any, n_dense: int) -> Any:
     """Where a dense array is not zero: anywhere in its dense axes."""
     mask = array != 0
     return mask.any(tuple(range(-n_dense, 0))) if n_dense else mask
 
 
-def _full(mat: Any) -> tuple[Any, Any]:
+def full_batch(mat: Any) -> tuple[Any, Any]:
     """Data and indices with every batch axis of its full size."""
-    batch, _, dense = _parts(mat)
+    batch, _, dense = shape_parts(mat)
     return (jnp.broadcast_to(mat.data, (*batch, mat.nse, *dense)),
             jnp.broadcast_to(mat.indices, (*batch, mat.nse, mat.n_sparse)))
 
 
-def _common(mat: Any) -> tuple[Any, Any]:
+def common_batch(mat: Any) -> tuple[Any, Any]:
     """Data and indices with batch axes of one size: 1 where all of the batch shares both."""
     data, indices, count = mat.data, mat.indices, mat.n_batch
     batch = lax.broadcast_shapes(data.shape[:count], indices.shape[:count])
     return jnp.broadcast_to(data, (*batch, *data.shape[count:])), jnp.broadcast_to(indices, (*batch, *indices.shape[count:]))
 
 
-def _shared_as(mat: Any, indices):
+def shared_as(mat: Any, indices):
     """Indices of which the batch shares one copy where it does in an array."""
     for axis, size in enumerate(mat.indices.shape[:mat.n_batch]):
         if size == 1:
@@ -46,16 +46,16 @@ def _shared_as(mat: Any, indices):
     return indices
 
 
-def _over_batch(function: Callable, count: int) -> Callable:
+def over_batch(function: Callable, count: int) -> Callable:
     for _ in range(count):
         function = vmap(function)
     return function
 
 
-def _columns(indices) -> tuple[Any, ...]:
+def columns_of(indices) -> tuple[Any, ...]:
     return tuple(indices[..., axis] for axis in range(indices.shape[-1]))
 
 
-def _ends(sizes: Sequence[int], dtype, lead: tuple[int, ...] = ()):
+def past_ends(sizes: Sequence[int], dtype, lead: tuple[int, ...] = ()):
     """The place past the end of each axis, which no element has: dtype[*lead, len(sizes)]."""
     return jnp.stack([jnp.full(lead, size, dtype) for size in sizes], -1) if sizes else jnp.zeros((*lead, 0), dtype)

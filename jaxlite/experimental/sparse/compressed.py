@@ -16,7 +16,9 @@ from jaxlite.core import dtypes
 from jaxlite.core.tree import register_pytree_node_class
 from jaxlite.experimental.sparse import bcoo
 from jaxlite.experimental.sparse.base import JAXSparse, Shape, SparseInfo, is_dense
+from jaxlite.experimental.sparse.batches import full_batch
 from jaxlite.experimental.sparse.bcoo import BCOO
+from jaxlite.experimental.sparse.bcoo_base import taken
 from jaxlite.experimental.sparse.primitives import sparse_primitive
 from jaxlite.experimental.sparse.products import product_params
 from jaxlite.lax.shaping import convert
@@ -300,7 +302,7 @@ class BCSR(_Converted):
             raise NotImplementedError(f"BCSR.from_bcoo requires n_sparse=2; got {arr.n_sparse}")
         if not arr.indices_sorted:
             arr = arr.sort_indices()
-        data, indices = bcoo._full(arr)
+        data, indices = full_batch(arr)
         starts = lambda rows: _starts(rows, arr.shape[arr.n_batch])
         for _ in range(arr.n_batch):
             starts = vmap(starts)
@@ -504,7 +506,7 @@ def bcsr_extract(indices, indptr, mat):
 @sparse_primitive("bcsr_extract")
 def bcsr_extract_p(indices, indptr, mat):
     zeros = jnp.zeros((*indices.shape, *mat.shape[indices.ndim + 1:]), mat.dtype)
-    return bcoo._taken(BCSR((zeros, indices, indptr), shape=mat.shape).to_bcoo(), mat)
+    return taken(BCSR((zeros, indices, indptr), shape=mat.shape).to_bcoo(), mat)
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:

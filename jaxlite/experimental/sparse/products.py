@@ -11,7 +11,7 @@ from typing import Any
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
-from jaxlite.experimental.sparse.batches import _columns, _ends
+from jaxlite.experimental.sparse.batches import columns_of, past_ends
 from jaxlite.experimental.sparse.primitives import sparse_primitive
 from jaxlite.lax.dot import canonical_dimension_numbers, dot_general_shape
 
@@ -38,13 +38,13 @@ def product_params(lhs, rhs, dimension_numbers, preferred) -> tuple[Any, Any]:
 def meeting_pairs(data: Sequence[Any], indices: Sequence[Any], shapes: Sequence[Sequence[int]], numbers) -> list[Any]:
     """The products of all pairs of elements of two lists, and their places: past the end where they do not meet."""
     (left_contract, right_contract), (left_batch, right_batch) = numbers
-    left, right = [column[:, None] for column in _columns(indices[0])], [column[None] for column in _columns(indices[1])]
+    left, right = [column[:, None] for column in columns_of(indices[0])], [column[None] for column in columns_of(indices[1])]
     pairs, kind = (len(data[0]), len(data[1])), indices[0].dtype
     meet = jnp.ones(pairs, bool)
     for a, b in zip((*left_batch, *left_contract), (*right_batch, *right_contract), strict=True):
         meet &= left[a] == right[b]
     for places, shape, axis in zip(indices, shapes, (1, 0), strict=True):
-        meet &= jnp.expand_dims((places < _ends(shape, places.dtype)).all(-1), axis)
+        meet &= jnp.expand_dims((places < past_ends(shape, places.dtype)).all(-1), axis)
     columns = [left[axis] for axis in left_batch]
     columns += [column for axis, column in enumerate(left) if axis not in left_batch + left_contract]
     columns += [column for axis, column in enumerate(right) if axis not in right_batch + right_contract]
@@ -63,4 +63,4 @@ def bcoo_dot_general_sampled(A, B, indices, *, dimension_numbers):
 @sparse_primitive("bcoo_dot_general_sampled")
 def bcoo_dot_general_sampled_p(A, B, indices, *, dimension_numbers):
     product = lax.dot_general(A, B, dimension_numbers)
-    return product.at[_columns(indices)].get(mode="fill", fill_value=0)
+    return product.at[columns_of(indices)].get(mode="fill", fill_value=0)

@@ -197,9 +197,9 @@ def _static(node: _Node) -> str:
     return f"metadata {_short(node.metadata)}"
 
 
-def _short(x: Any, limit: int = 200) -> str:
+def _short(x: Any) -> str:
     text = repr(x)
-    return text if len(text) <= limit else f"{text[:limit]}..."
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _are(items: list[str]) -> str:

@@ -283,7 +283,7 @@ def _polynomial_transpose(ct: Any, x: Any, *terms: Any, **unroll: Any) -> list[A
 # --- trigonometry ------------------------------------------------------------------------------------
 
 
-def _one_plus_square(x, constant=const):
+def _one_plus_square(x, constant):
     return add(constant(1, x), e.square(x))
 
 

@@ -162,7 +162,7 @@ def _lifted(function: Callable) -> Callable[[Formula], Formula]:
 
 
 _exp, _log, _log1p, _expm1 = _lifted(ew.exp), _lifted(ew.log), _lifted(ew.log1p), _lifted(ew.expm1)
-_sqrt, _rsqrt, _sign = _lifted(ew.sqrt), _lifted(ew.rsqrt), _lifted(ew.sign)
+_sqrt, _rsqrt = _lifted(ew.sqrt), _lifted(ew.rsqrt)
 _lgamma, _digamma, _erfc = _lifted(special.lgamma), _lifted(special.digamma), _lifted(special.erfc)
 
 

@@ -25,7 +25,7 @@ __dir__ = lambda: __all__
 Initializer = Callable[..., Any]
 
 
-def _initializer(draw: Callable[..., Any], default=None) -> Initializer:
+def _initializer(draw: Callable[..., Any], default) -> Initializer:
     """The initializer that draws weights by `draw(key, shape, dtype)`, and lays them out as asked."""
 
     def init(key, shape, dtype=default, out_sharding=None):

@@ -421,7 +421,7 @@ def shape_of(shape, name: str = "shape") -> Ints:
     return shaping.canonical_shape(shape, name)
 
 
-def _on(result, device, out_sharding=None):
+def _on(result, device, out_sharding):
     return placement.laid_out(result if device is None else placement.put_filled(result, device), out_sharding)
 
 

@@ -81,8 +81,9 @@ def _neighbours(x) -> tuple[Any, Any]:
     return x[1:], x[:-1]
 
 
-def _with_first(rest, first: bool = True):
-    return shaping.concatenate([shaping.full((1,), first, dtypes.bool_), rest], 0)
+def _with_first(rest):
+    """True, and the rest."""
+    return shaping.concatenate([shaping.full((1,), True, dtypes.bool_), rest], 0)
 
 
 # --- distinct elements -------------------------------------------------------------------------------

@@ -332,12 +332,6 @@ def _pallas_call_aval(*avals: Any, jaxpr: Jaxpr, out_avals: tuple[Any, ...], **p
 # --- derivatives -------------------------------------------------------------------------------------
 
 
-def _parts(values: Sequence[Any], mapping: GridMapping) -> tuple[list[Any], list[Any], list[Any]]:
-    """Operands: sizes of the grid, those known beforehand, and inputs."""
-    dynamic, index = mapping.num_dynamic, len(mapping.index_avals)
-    return list(values[:dynamic]), list(values[dynamic:dynamic + index]), list(values[dynamic + index:])
-
-
 @pallas_call_p.def_jvp
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Jaxpr, grid_mapping: GridMapping,
          input_output_aliases: Any, out_avals: Any, cost_estimate: Any, **params: Any) -> Any:

@@ -293,9 +293,6 @@ def _reshape(op: Operation, out: Block) -> Any:
     return [out.moved(dims, place)], lambda here, x: reshape(x, seen(_shape(out)))
 
 
-Regrouped = "tuple[list[Any], Callable[[tuple[Any, ...]], list[Any]]] | None"
-
-
 def regrouped(shape: Ints, other: Ints, dims: Sequence[Any]) -> Any:
     """The block of an array reshaped to another shape that has the elements of a block; and its place from that one's.
 

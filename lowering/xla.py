@@ -5,7 +5,7 @@ the differences between jaxlib versions. Tested with jaxlib 0.10.2, 0.11.2 and 0
 chooses the devices of a program, `jaxlite.core.array` defines arrays.
 
 MLIR's Python bindings load slowly, and only compiling needs them, so `ir` and `make_context` load them on first use. The
-file is long on purpose: to support a new jaxlib, read this file only.
+file is long on purpose: to support a new jaxlib, read this file only. Its sections follow the headings `# ---`.
 """
 
 from __future__ import annotations
@@ -116,6 +116,9 @@ SingleDeviceSharding._to_xla_hlo_sharding = lambda self, ndim: _REPLICATED  # ty
 SingleDeviceSharding.memory_kind = property(lambda self: self._memory_kind)  # type: ignore[attr-defined]
 
 
+# --- shardings ---------------------------------------------------------------------------------------
+
+
 def prime_named_sharding(check: Callable[[Any, Any], None], sharding_of: Callable[[Any, int], Any], mesh: Any) -> None:
     """Teach C++ what a `NamedSharding` is made of: `check(mesh, spec)` is called for each new one and may raise.
 
@@ -200,15 +203,6 @@ def cpu_collectives(kind: str | None, client: Any) -> Any:
     return None
 
 
-def _load_custom_calls() -> Any:
-    """jaxlib's registry of custom calls, with the CPU's targets registered. Few programs need it."""
-    from jaxlib import xla_client
-
-    xla_client.register_custom_call_handler("cpu", _jax.register_custom_call_target)
-    xla_client.register_custom_type_handler("cpu", _jax.register_custom_type)
-    return xla_client
-
-
 def hardware_description(device: Any) -> bytes | None:
     """What code for this device may depend on, as bytes; on a CPU, its name and features. None if that is not known."""
     topology = _jax.get_topology_for_devices([device])
@@ -251,6 +245,7 @@ def prime(aval_class: type, device: Any) -> None:
 
 
 # --- arrays ------------------------------------------------------------------------------------------
+
 
 def device_put(value: Any, aval: Any, sharding: Any, device: Any, committed: bool, copy: bool = False) -> Any:
     """Put one host value or array on one device. The aval is trusted: make sure that it fits.
@@ -347,23 +342,8 @@ def from_dlpack(external: Any, device: Any, copy: bool | None = None) -> Any:
         raise
 
 
-# --- compile options ---------------------------------------------------------------------------------
-
-def with_backend_options(options: Any, names: Sequence[str]) -> Any:
-    """Compile options with flags of XLA:CPU that have no field of their own in `DebugOptions`, or with LLVM's (`--...`).
-
-    They are a map there, `xla_backend_extra_options`, which overrides by name cannot set. A serialized message takes further
-    fields at its end: these say CompileOptionsProto.executable_build_options.debug_options.xla_backend_extra_options[name].
-    If the user has set such flags by `XLA_FLAGS`, only these apply.
-    """
-    text = options.SerializeAsString()
-    if not names or b"xla_cpu_" in text:
-        return options
-    entries = b"".join(message(500, message(1, name.encode()) + message(2, b"")) for name in names)
-    return CompileOptions.ParseFromString(text + message(3, message(3, entries)))
-
-
 # --- the C++ call path -------------------------------------------------------------------------------
+
 
 def _referable(fun: Callable[..., Any]) -> Callable[..., Any]:
     """A callable, or another that calls it, if there are no weak references to it: with those C++ looks for entries of its
@@ -397,6 +377,7 @@ def make_call_path(
 
 
 # --- MLIR, loaded at the first compile ---------------------------------------------------------------
+
 
 _registry: Any = None
 _thread_pool: Any = None
@@ -477,38 +458,6 @@ def load_shardy(context: Any) -> None:
     _sdy.register_dialect(context)
 
 
-def inspection_key(function: Callable[[Any], None]) -> bytes:
-    """What a custom call `InspectSharding` has for its configuration; the function must live until it is compiled."""
-    return _jax.encode_inspect_sharding_callback(function)
-
-
-_partitioners: weakref.WeakValueDictionary[str, Callable[..., Any]] = weakref.WeakValueDictionary()
-_partitioner_names = itertools.count(1)
-
-
-def partitioner_key(partition: Callable[..., Any]) -> str:
-    """What a custom call `CustomSPMDPartitioning` has for its configuration; the function must live until it is compiled.
-
-    XLA calls `partition(argument shapes, their shardings, result shape, its sharding)`; it gives the program of one partition
-    as bytes, and the shardings of arguments and result that this program has, as tuples.
-    """
-    _register_partitioner()
-    key = str(next(_partitioner_names))
-    _partitioners[key] = partition
-    return key
-
-
-@functools.cache
-def _register_partitioner() -> None:
-    def partition(arg_shapes: Any, arg_shardings: Any, result_shape: Any, result_sharding: Any, key: bytes) -> Any:
-        return _partitioners[key.decode()](arg_shapes, arg_shardings, result_shape, result_sharding)
-
-    def not_asked(*args: Any) -> Any:  # under Shardy shardings follow from the rule
-        raise RuntimeError("XLA propagates shardings without Shardy")
-
-    _load_custom_calls().register_custom_call_partitioner("CustomSPMDPartitioning", not_asked, partition, not_asked, True)
-
-
 def location_cache(context: Any, is_hidden: Callable[[str], bool]) -> Any:
     """Turns tracebacks into MLIR locations; frames of files for which `is_hidden` holds are left out."""
     from jaxlib.mlir._mlir_libs import _jax_mlir_ext
@@ -517,38 +466,6 @@ def location_cache(context: Any, is_hidden: Callable[[str], bool]) -> Any:
         return None if is_hidden(code.co_filename) else code.co_filename
 
     return _jax_mlir_ext.TracebackToLocationCache(code_to_filename=filename, frame_limit=10, context=context)
-
-
-def backend_compile_and_load(client: Any, module: Any, devices: Any, options: Any,
-                             host_functions: Sequence[Callable[..., Any]]) -> Any:
-    """Compile a module for devices. Looked up in this module at each call: a program may replace it to watch compiles."""
-    return client.compile_and_load(module, devices, options, host_functions)
-
-
-def mosaic_bytes(text: str) -> bytes:
-    """A kernel for a TPU, parsed and serialized as libtpu reads it."""
-    ir = load_mlir()
-    from jaxlib.mlir import passmanager
-    from jaxlib.mlir._mlir_libs import _tpu_ext
-
-    context = make_context()
-    context.allow_unregistered_dialects = True  # what is serialized has names of its own
-    _tpu_ext.register_dialect(context)
-    with context:
-        module = ir.Module.parse(text)
-        passmanager.PassManager.parse("builtin.module(mosaic-serde{serialize=true})").run(module.operation)
-        content = io.BytesIO()
-        module.operation.write_bytecode(content, desired_version=0)
-    return content.getvalue()
-
-
-mlir_functions = _jax.mlir  # on modules as bytes, under their names in jaxlib
-proxy_module = functools.partial(importlib.import_module, "jaxlib._ifrt_proxy")  # the client of a server that has the devices
-
-
-def extension_version() -> int:
-    """The number by which jaxlib counts changes of what it offers to Python, finer than its versions."""
-    return int(getattr(_load_custom_calls(), "_version", 0))
 
 
 def mlir_module(name: str) -> Any:
@@ -561,6 +478,12 @@ def upstream_dialects() -> Any:
     """A registry of the dialects that are registered before StableHLO."""
     load_mlir()
     return _registry
+
+
+# --- modules as bytes and in other forms -------------------------------------------------------------
+
+
+mlir_functions = _jax.mlir  # on modules as bytes, under their names in jaxlib
 
 
 def canonical_bytecode(module: Any) -> bytes:
@@ -615,6 +538,11 @@ def from_hlo(data: bytes, context: Any) -> Any:
     return load_mlir().Module.parse(_jax.mlir.hlo_to_stablehlo(data), context)
 
 
+def to_hlo(module: Any) -> Any:
+    """A StableHLO module as an `XlaComputation`: HLO before any optimisation."""
+    return _jax.mlir.mlir_module_to_xla_computation(module.operation.get_asm(binary=False, enable_debug_info=True))
+
+
 def refine(module: Any) -> bytes:
     """A module whose `main` has static types as bytecode in which all types are static, its shape assertions checked.
 
@@ -630,9 +558,69 @@ def refine(module: Any) -> bytes:
         raise ValueError(told.partition("\n")[0] if told.startswith("Input shapes") else str(error)) from None
 
 
-def to_hlo(module: Any) -> Any:
-    """A StableHLO module as an `XlaComputation`: HLO before any optimisation."""
-    return _jax.mlir.mlir_module_to_xla_computation(module.operation.get_asm(binary=False, enable_debug_info=True))
+def mosaic_bytes(text: str) -> bytes:
+    """A kernel for a TPU, parsed and serialized as libtpu reads it."""
+    ir = load_mlir()
+    from jaxlib.mlir import passmanager
+    from jaxlib.mlir._mlir_libs import _tpu_ext
+
+    context = make_context()
+    context.allow_unregistered_dialects = True  # what is serialized has names of its own
+    _tpu_ext.register_dialect(context)
+    with context:
+        module = ir.Module.parse(text)
+        passmanager.PassManager.parse("builtin.module(mosaic-serde{serialize=true})").run(module.operation)
+        content = io.BytesIO()
+        module.operation.write_bytecode(content, desired_version=0)
+    return content.getvalue()
+
+
+# --- compiling ---------------------------------------------------------------------------------------
+
+
+def with_backend_options(options: Any, names: Sequence[str]) -> Any:
+    """Compile options with flags of XLA:CPU that have no field of their own in `DebugOptions`, or with LLVM's (`--...`).
+
+    They are a map there, `xla_backend_extra_options`, which overrides by name cannot set. A serialized message takes further
+    fields at its end: these say CompileOptionsProto.executable_build_options.debug_options.xla_backend_extra_options[name].
+    If the user has set such flags by `XLA_FLAGS`, only these apply.
+    """
+    text = options.SerializeAsString()
+    if not names or b"xla_cpu_" in text:
+        return options
+    entries = b"".join(message(500, message(1, name.encode()) + message(2, b"")) for name in names)
+    return CompileOptions.ParseFromString(text + message(3, message(3, entries)))
+
+
+def is_compile_only(device: Any) -> bool:
+    """Whether a device is only described (`topology_of`), so that programs can be compiled for it and not run."""
+    return type(device.client).__name__ == "CompileOnlyPyClient"
+
+
+def compile_module(module: Any, devices: Any, options: Any, host_functions: Sequence[Callable[..., Any]]) -> Any:
+    """XLA's executable of a module: loaded, unless its devices are only described.
+
+    Args: `devices` a `DeviceList`; `host_functions` what the module's callbacks name by their index.
+    """
+    first = devices[0]
+    if is_compile_only(first):
+        return first.client.compile(module, devices, options)
+    try:
+        return backend_compile_and_load(first.client, module, devices, options, host_functions)
+    except XlaRuntimeError:
+        raise
+    except BaseException:  # of a signal: a thread of XLA's still reads the module
+        _left_compiling.append((module, options, host_functions))
+        raise
+
+
+def backend_compile_and_load(client: Any, module: Any, devices: Any, options: Any,
+                             host_functions: Sequence[Callable[..., Any]]) -> Any:
+    """Compile a module for devices. Looked up in this module at each call: a program may replace it to watch compiles."""
+    return client.compile_and_load(module, devices, options, host_functions)
+
+
+_left_compiling: list[Any] = []
 
 
 def cost_analysis(client: Any, computation: Any) -> dict[str, float]:
@@ -646,6 +634,30 @@ def executable_cost(executable: Any, client_of: Callable[[str], Any]) -> dict[st
         return executable.cost_analysis()
     except (_jax.JaxRuntimeError, NotImplementedError):
         return _jax.hlo_module_cost_analysis(client_of("cpu"), executable.hlo_modules()[0])
+
+
+def compiler_passes() -> Any:
+    """What registers Python functions as passes of the compiler."""
+    from jaxlib import _xla
+
+    return _xla
+
+
+# --- custom calls ------------------------------------------------------------------------------------
+
+
+def _load_custom_calls() -> Any:
+    """jaxlib's registry of custom calls, with the CPU's targets registered. Few programs need it."""
+    from jaxlib import xla_client
+
+    xla_client.register_custom_call_handler("cpu", _jax.register_custom_call_target)
+    xla_client.register_custom_type_handler("cpu", _jax.register_custom_type)
+    return xla_client
+
+
+def extension_version() -> int:
+    """The number by which jaxlib counts changes of what it offers to Python, finer than its versions."""
+    return int(getattr(_load_custom_calls(), "_version", 0))
 
 
 @functools.cache
@@ -677,6 +689,61 @@ def register_calls_in(code: bytes, platform: str) -> None:
     """The same for a program from elsewhere that calls LAPACK: no rule of this process has written the calls."""
     if (name := {"cpu": b"lapack_", "gpu": b"hybrid_"}.get(platform)) and name in code:
         register_lapack(platform)
+
+
+def inspection_key(function: Callable[[Any], None]) -> bytes:
+    """What a custom call `InspectSharding` has for its configuration; the function must live until it is compiled."""
+    return _jax.encode_inspect_sharding_callback(function)
+
+
+_partitioners: weakref.WeakValueDictionary[str, Callable[..., Any]] = weakref.WeakValueDictionary()
+_partitioner_names = itertools.count(1)
+
+
+def partitioner_key(partition: Callable[..., Any]) -> str:
+    """What a custom call `CustomSPMDPartitioning` has for its configuration; the function must live until it is compiled.
+
+    XLA calls `partition(argument shapes, their shardings, result shape, its sharding)`; it gives the program of one partition
+    as bytes, and the shardings of arguments and result that this program has, as tuples.
+    """
+    _register_partitioner()
+    key = str(next(_partitioner_names))
+    _partitioners[key] = partition
+    return key
+
+
+@functools.cache
+def _register_partitioner() -> None:
+    def partition(arg_shapes: Any, arg_shardings: Any, result_shape: Any, result_sharding: Any, key: bytes) -> Any:
+        return _partitioners[key.decode()](arg_shapes, arg_shardings, result_shape, result_sharding)
+
+    def not_asked(*args: Any) -> Any:  # under Shardy shardings follow from the rule
+        raise RuntimeError("XLA propagates shardings without Shardy")
+
+    _load_custom_calls().register_custom_call_partitioner("CustomSPMDPartitioning", not_asked, partition, not_asked, True)
+
+
+def include_folder() -> str:
+    """Where the headers of the interface for native code are."""
+    return os.path.join(os.path.dirname(_jax.__file__), "include")
+
+
+def register_foreign_target(name: str, function: Any, platform: str, api_version: int, options: dict[str, Any]) -> None:
+    """Make a handler in native code known."""
+    _load_custom_calls().register_custom_call_target(name, function, platform=platform, api_version=api_version, **options)
+
+
+def register_batch_partitionable(name: str) -> None:
+    """Say that a handler's leading axes are a batch."""
+    _load_custom_calls().register_custom_call_as_batch_partitionable(name)
+
+
+def register_foreign_type(name: str, registration: Any, platform: str) -> None:
+    """Make a type of handlers' state known."""
+    _load_custom_calls().register_custom_type(name, registration, platform=platform)
+
+
+# --- guards of transfers, of collections, of threads -------------------------------------------------
 
 
 def transfer_guard_level(name: str | None) -> Any:
@@ -733,11 +800,7 @@ def set_thread_guard(on: bool) -> None:
     _jax.guard_lib.update_thread_guard_global_state(on)
 
 
-def compiler_passes() -> Any:
-    """What registers Python functions as passes of the compiler."""
-    from jaxlib import _xla
-
-    return _xla
+# --- the profiler ------------------------------------------------------------------------------------
 
 
 def load_profiler() -> Any:
@@ -774,27 +837,7 @@ def load_profile_data() -> Any:
     return _profile_data
 
 
-def include_folder() -> str:
-    """Where the headers of the interface for native code are."""
-    return os.path.join(os.path.dirname(_jax.__file__), "include")
-
-
-def register_foreign_target(name: str, function: Any, platform: str, api_version: int, options: dict[str, Any]) -> None:
-    """Make a handler in native code known."""
-    _load_custom_calls().register_custom_call_target(name, function, platform=platform, api_version=api_version, **options)
-
-
-def register_batch_partitionable(name: str) -> None:
-    """Say that a handler's leading axes are a batch."""
-    _load_custom_calls().register_custom_call_as_batch_partitionable(name)
-
-
-def register_foreign_type(name: str, registration: Any, platform: str) -> None:
-    """Make a type of handlers' state known."""
-    _load_custom_calls().register_custom_type(name, registration, platform=platform)
-
-
-# --- accelerators ------------------------------------------------------------------------------------
+# --- accelerators and devices that are elsewhere -----------------------------------------------------
 
 
 def load_plugin(name: str, library: str) -> Any:
@@ -850,31 +893,6 @@ def register_gpu_calls(package: str, name: str, api: Any) -> None:
         _register_calls_of(kernels, platform)
 
 
-def is_compile_only(device: Any) -> bool:
-    """Whether a device is only described (`topology_of`), so that programs can be compiled for it and not run."""
-    return type(device.client).__name__ == "CompileOnlyPyClient"
-
-
-def compile_module(module: Any, devices: Any, options: Any, host_functions: Sequence[Callable[..., Any]]) -> Any:
-    """XLA's executable of a module: loaded, unless its devices are only described.
-
-    Args: `devices` a `DeviceList`; `host_functions` what the module's callbacks name by their index.
-    """
-    first = devices[0]
-    if is_compile_only(first):
-        return first.client.compile(module, devices, options)
-    try:
-        return backend_compile_and_load(first.client, module, devices, options, host_functions)
-    except XlaRuntimeError:
-        raise
-    except BaseException:  # of a signal: a thread of XLA's still reads the module
-        _left_compiling.append((module, options, host_functions))
-        raise
-
-
-_left_compiling: list[Any] = []
-
-
 def topology_of(api: Any, name: str, description: str, options: dict[str, Any]) -> Any:
     """The devices of a machine that is not here, as a plugin describes them.
 
@@ -883,6 +901,12 @@ def topology_of(api: Any, name: str, description: str, options: dict[str, Any]) 
     if api is None:
         return _jax.get_default_c_api_topology(name, description, options)
     return _jax.get_c_api_topology(api, description, options)
+
+
+proxy_module = functools.partial(importlib.import_module, "jaxlib._ifrt_proxy")  # the client of a server that has the devices
+
+
+# --- names that load on use --------------------------------------------------------------------------
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ Registering containers of one's own is in `jaxlite.tree_util`.
 """
 
 from jaxlite.core import tree as _tree
+from jaxlite.core import tree_nodes as _tree_nodes
 
 __all__ = [
     "all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path", "map", "map_with_path", "reduce",
@@ -21,7 +22,7 @@ map = _tree.tree_map
 map_with_path = _tree.tree_map_with_path
 reduce = _tree.tree_reduce
 reduce_associative = _tree.tree_reduce_associative
-static = _tree.static
+static = _tree_nodes.static
 structure = _tree.tree_structure
 transpose = _tree.tree_transpose
 unflatten = _tree.tree_unflatten

@@ -2,23 +2,21 @@
 
 Owns what users know as `jaxlite.tree` and `jaxlite.tree_util`, and the helpers that transformations need to fit one
 tree onto another (`broadcast_prefix`, `flatten_axes`). Where two trees differ, `tree_differences.py` says how. The flattening
-itself is jaxlib's C++ registry: tuple, list, dict, namedtuple and None (a node without leaves) are built in;
-OrderedDict, defaultdict and `Partial` are added here.
+itself is jaxlib's C++ registry: tuple, list, dict, namedtuple and None (a node without leaves) are built in; `tree_nodes.py`
+adds others.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from jaxlite.core import failed_flattens
-from jaxlite.core.failed_flattens import guarded
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.lazy import loader
-from lowering.xla import call_registry, pytree, pytree_registry
+from lowering.xla import pytree, pytree_registry
 
 PyTreeDef = pytree.PyTreeDef
 SequenceKey = pytree.SequenceKey
@@ -385,248 +383,6 @@ def treedef_tuple(treedefs: Iterable[Any]) -> Any:
     return pytree.treedef_tuple(pytree_registry, list(treedefs))
 
 
-# --- new kinds of nodes ------------------------------------------------------------------------------
-
-static_fields: dict[Any, tuple[str, ...]] = {}  # of classes that came through register_dataclass, for messages
-
-
-def register_pytree_node(
-    nodetype: type,
-    flatten_func: Callable[[Any], tuple[Iterable[Any], Hashable]],
-    unflatten_func: Callable[[Any, Any], Any],
-    flatten_with_keys_func: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Hashable]] | None = None,
-) -> None:
-    """Make a class a container. It must be the exact type: subclasses are registered on their own.
-
-    Args:
-      flatten_func: `flatten_func(x) -> (children, aux_data)`; aux_data must be comparable and, where treedefs are
-        hashed (as by jit), hashable.
-      unflatten_func: `unflatten_func(aux_data, children) -> x`. It also gets children that are not arrays
-        (tracers, placeholders), so it should not look at them.
-      flatten_with_keys_func: like `flatten_func` with `(key, child)` pairs; without it keys are positions.
-    Raises: ValueError if the class is registered already.
-    """
-    flatten_func = guarded(flatten_func)
-    pytree_registry.register_node(nodetype, flatten_func, unflatten_func,
-                                  None if flatten_with_keys_func is None else guarded(flatten_with_keys_func))
-    call_registry.register_node(nodetype, flatten_func, unflatten_func, None)
-
-
-def register_pytree_with_keys(
-    nodetype: type,
-    flatten_with_keys: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Hashable]],
-    unflatten_func: Callable[[Any, Any], Any],
-    flatten_func: Callable[[Any], tuple[Iterable[Any], Hashable]] | None = None,
-) -> None:
-    """Make a class a container whose children have keys.
-
-    Args:
-      flatten_with_keys: `flatten_with_keys(x) -> (pairs of key and child, aux_data)`.
-      flatten_func: the same without keys, for speed; derived if not given.
-    """
-    if flatten_func is None:
-        def flatten_func(x: Any) -> tuple[Iterable[Any], Hashable]:
-            pairs, aux_data = flatten_with_keys(x)
-            return [child for _, child in pairs], aux_data
-
-    register_pytree_node(nodetype, flatten_func, unflatten_func, flatten_with_keys)
-
-
-_Class = TypeVar("_Class", bound=type)
-
-
-def register_pytree_node_class(cls: _Class) -> _Class:
-    """Class decorator: a container by its methods `tree_flatten(self)` and `tree_unflatten(cls, aux_data, children)`.
-
-    >>> @register_pytree_node_class
-    ... class Pair:
-    ...     def __init__(self, *items):
-    ...         self.items = items
-    ...     def tree_flatten(self):
-    ...         return self.items, None
-    ...     @classmethod
-    ...     def tree_unflatten(cls, aux_data, children):
-    ...         return cls(*children)
-    >>> tree_leaves([Pair(1, 2), 3])
-    [1, 2, 3]
-    """
-    register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)  # type: ignore[attr-defined]
-    return cls
-
-
-def register_pytree_with_keys_class(cls: _Class) -> _Class:
-    """Class decorator: a container by its methods `tree_flatten_with_keys` and `tree_unflatten`.
-
-    A method `tree_flatten` is used where keys are not needed, if there is one.
-    """
-    flatten = operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
-    unflatten = cls.tree_unflatten  # type: ignore[attr-defined]
-    register_pytree_with_keys(cls, operator.methodcaller("tree_flatten_with_keys"), unflatten, flatten)
-    return cls
-
-
-def register_dataclass(
-    nodetype: Any = None,
-    data_fields: Sequence[str] | None = None,
-    meta_fields: Sequence[str] | None = None,
-    drop_fields: Sequence[str] = (),
-) -> Any:
-    """Make a class a container of some of its attributes; unflattening calls it with them as keywords.
-
-    As a decorator it can be used bare, with arguments, or through `functools.partial`.
-
-    Args:
-      nodetype: a dataclass; or any class, if both kinds of fields are given.
-      data_fields: names of the children. For a dataclass, data and meta fields together must be all fields
-        with `init=True`. Default: the fields that are not meta fields.
-      meta_fields: names of the static attributes; their values must be hashable and comparable. Default: the fields
-        with `field(metadata={"static": True})` (see `jaxlite.tree.static`).
-      drop_fields: fields that are in neither; they take their default value again at unflattening.
-    Returns: `nodetype`.
-    Raises: TypeError if only one of `data_fields` and `meta_fields` is given, or none for a class that is not a
-      dataclass; ValueError if fields are missing, unknown, or both data and meta.
-
-    >>> import dataclasses
-    >>> @register_dataclass
-    ... @dataclasses.dataclass
-    ... class Layer:
-    ...     weight: float
-    ...     name: str = dataclasses.field(metadata={"static": True})
-    >>> tree_map(lambda x: 2 * x, Layer(1.5, "first"))
-    Layer(weight=3.0, name='first')
-    """
-    if nodetype is None:
-        return functools.partial(
-            register_dataclass, data_fields=data_fields, meta_fields=meta_fields, drop_fields=drop_fields
-        )
-    if (data_fields is None) != (meta_fields is None):
-        raise TypeError(
-            "register_dataclass: give both data_fields and meta_fields, or neither; "
-            f"got data_fields={data_fields}, meta_fields={meta_fields}"
-        )
-    fields = getattr(nodetype, "__dataclass_fields__", None)
-    if fields is not None:
-        import dataclasses  # loaded already by whoever made the dataclass
-
-        fields = dataclasses.fields(nodetype)
-    if data_fields is None or meta_fields is None:
-        if fields is None:
-            raise TypeError(
-                f"register_dataclass: {nodetype!r} is not a dataclass; name its data_fields and meta_fields"
-            )
-        kept = [f for f in fields if f.name not in drop_fields]
-        data_fields = [f.name for f in kept if not f.metadata.get("static", False)]
-        meta_fields = [f.name for f in kept if f.metadata.get("static", False)]
-    both = set(data_fields) & set(meta_fields)
-    if both:
-        raise ValueError(f"register_dataclass: fields {sorted(both)} are in data_fields and in meta_fields")
-    if fields is not None:
-        given = {*data_fields, *meta_fields}
-        wanted = {f.name for f in fields if f.init} - set(drop_fields)
-        problems = [f"Missing fields: {_as_set(wanted - given)}. Add them to drop_fields if meant."] if wanted - given else []
-        problems += [f"Unexpected fields: {_as_set(given - wanted)}."] if given - wanted else []
-        if problems:
-            raise ValueError("data_fields and meta_fields must include all dataclass fields with ``init=True`` and only them. "
-                             f"{' '.join(problems)} The class is {nodetype.__name__}")
-    for registry in (pytree_registry, call_registry):
-        registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
-    static_fields[nodetype] = tuple(meta_fields)
-    return nodetype
-
-
-def _as_set(names: set[str]) -> str:
-    return f"{{{', '.join(map(repr, sorted(names)))}}}"
-
-
-_Type = TypeVar("_Type", bound=type)
-
-
-def register_static(cls: _Type) -> _Type:
-    """Class decorator: values of the class are nodes without leaves, part of the structure.
-
-    They must be hashable and comparable: a jitted function is compiled anew for each different one.
-    """
-    def flatten(x: Any) -> tuple[tuple[()], Any]:
-        return (), x
-
-    register_pytree_node(cls, flatten, lambda x, _: x, flatten)
-    return cls
-
-
-class _Opaque:
-    """A `functools.partial` that `Partial` must not merge into itself: its arguments are static."""
-
-    def __init__(self, fun: Callable[..., Any]):
-        self.fun = fun
-        functools.update_wrapper(self, fun, assigned=(), updated=())
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.fun(*args, **kwargs)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Opaque) and self.fun == other.fun
-
-    def __hash__(self) -> int:
-        return hash(self.fun)
-
-    def __repr__(self) -> str:
-        return f"static({self.fun!r})"
-
-
-class Partial(functools.partial):  # type: ignore[type-arg]  # at run time its class has no parameters
-    """`functools.partial` as a container: the arguments are children, the function is part of the structure.
-
-    So a function with some arrays filled in can be an argument or result of a transformed function. The arguments
-    of a `functools.partial` given as `func` stay static.
-
-    >>> add_one = Partial(operator.add, 1)
-    >>> add_one(2), tree_leaves(add_one)
-    (3, [1])
-    """
-
-    __module__ = "jaxlite.tree_util"
-
-    def __new__(cls, func: Callable[..., Any], *args: Any, **kw: Any) -> Partial:
-        return super().__new__(cls, _Opaque(func) if isinstance(func, functools.partial) else func, *args, **kw)
-
-
-def _flatten_ordered(d: OrderedDict[Any, Any]) -> tuple[tuple[Any, ...], Hashable]:
-    return tuple(d.values()), tuple(d)
-
-
-def _flatten_ordered_with_keys(d: OrderedDict[Any, Any]) -> tuple[tuple[tuple[Any, Any], ...], Hashable]:
-    return tuple((DictKey(k), x) for k, x in d.items()), tuple(d)
-
-
-def _flatten_defaults(d: defaultdict[Any, Any]) -> tuple[tuple[Any, ...], Hashable]:
-    keys = tuple(sorted(d))
-    return tuple(d[k] for k in keys), (d.default_factory, keys)
-
-
-def _flatten_defaults_with_keys(d: defaultdict[Any, Any]) -> tuple[tuple[tuple[Any, Any], ...], Hashable]:
-    keys = tuple(sorted(d))
-    return tuple((DictKey(k), d[k]) for k in keys), (d.default_factory, keys)
-
-
-register_pytree_node(
-    OrderedDict,
-    _flatten_ordered,
-    lambda keys, children: OrderedDict(zip(keys, children, strict=True)),
-    _flatten_ordered_with_keys,
-)
-register_pytree_node(
-    defaultdict,
-    _flatten_defaults,
-    lambda aux, children: defaultdict(aux[0], zip(aux[1], children, strict=True)),
-    _flatten_defaults_with_keys,
-)
-register_pytree_node(
-    Partial,
-    lambda p: ((p.args, p.keywords), p.func),
-    lambda func, children: Partial(func, *children[0], **children[1]),
-)
-
-
 # --- fitting one tree onto another -------------------------------------------------------------------
 
 def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:
@@ -725,24 +481,3 @@ def _explained(error: SystemError) -> Exception:
     if isinstance(error.__cause__, RecursionError):
         return RecursionError("the pytree contains itself, or is nested deeper than sys.getrecursionlimit()")
     return error
-
-
-def static(**kwargs: Any) -> Any:
-    """A dataclass field that `tree_util.register_dataclass` takes as static: part of the structure, not a leaf.
-
-    Args:
-      **kwargs: those of `dataclasses.field`.
-
-    >>> import dataclasses
-    >>> from jaxlite import tree, tree_util
-    >>> @tree_util.register_dataclass
-    ... @dataclasses.dataclass
-    ... class Layer:
-    ...     weight: float
-    ...     name: str = tree.static(default="first")
-    >>> tree.leaves(Layer(1.5))
-    [1.5]
-    """
-    import dataclasses  # only programs that declare a dataclass pay for it
-
-    return dataclasses.field(**{**kwargs, "metadata": {**(kwargs.get("metadata") or {}), "static": True}})

@@ -10,7 +10,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from jaxlite.core.tree import LEAF, IsLeaf, KeyPath, PyTreeDef, example, flatten_one_level_with_keys, keystr, static_fields
+from jaxlite.core.tree import LEAF, IsLeaf, KeyPath, PyTreeDef, example, flatten_one_level_with_keys, keystr
+from jaxlite.core.tree_nodes import static_fields
 from lowering.xla import pytree_registry
 
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from jaxlite import numpy as jnp
-from jaxlite.core.tree import register_pytree_node, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from jaxlite.core.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from jaxlite.core.tree_nodes import register_pytree_node
 
 Array: TypeAlias = Any
 Params: TypeAlias = Any

@@ -24,7 +24,8 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager
-from jaxlite.core.tree import register_pytree_node, tree_flatten
+from jaxlite.core.tree import tree_flatten
+from jaxlite.core.tree_nodes import register_pytree_node
 from jaxlite.core.values import aval_of
 from jaxlite.devices.sharding import P
 from jaxlite.lax.checks import Site, check_p, zeros_of

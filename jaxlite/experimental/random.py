@@ -11,7 +11,7 @@ import numpy as np
 from jaxlite import numpy as jnp
 from jaxlite import random
 from jaxlite.core.tracing import is_eager
-from jaxlite.core.tree import register_dataclass
+from jaxlite.core.tree_nodes import register_dataclass
 from jaxlite.state.api import new_ref
 
 __all__ = ["StatefulPRNG", "stateful_rng"]

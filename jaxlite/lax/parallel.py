@@ -22,7 +22,8 @@ from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import MixedVarying, Primitive
 from jaxlite.core.staging import pvary_p
 from jaxlite.core.tracing import Tracer, state, unmapped_axis
-from jaxlite.core.tree import register_pytree_node_class, tree_map
+from jaxlite.core.tree import tree_map
+from jaxlite.core.tree_nodes import register_pytree_node_class
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, gather_scatter, reductions, shaping, slicing
 

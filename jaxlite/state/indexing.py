@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxlite.core import errors
 from jaxlite.core.tracing import Tracer
-from jaxlite.core.tree import register_pytree_node
+from jaxlite.core.tree_nodes import register_pytree_node
 from jaxlite.core.values import aval_of
 from jaxlite.lax.elementwise import add
 from jaxlite.lax.shaping import convert_element_type, iota, reshape

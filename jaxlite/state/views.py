@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core.tree import register_static
+from jaxlite.core.tree_nodes import register_static
 from jaxlite.core.values import aval_of
 from jaxlite.lax.elementwise import add
 from jaxlite.lax.shaping import bitcast_convert_type, reshape, transpose

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core.tracing import state
-from jaxlite.core.tree import keystr, register_dataclass, tree_flatten, tree_flatten_with_path, tree_unflatten
+from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from jaxlite.core.tree_nodes import register_dataclass
 from jaxlite.core.values import is_array_like
 
 

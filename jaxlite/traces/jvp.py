@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import dtypes, tree
+from jaxlite.core import dtypes
 from jaxlite.core.aval import AbstractRef, AbstractToken, ShapedArray, dual
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, derived, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import check_leaks, high, hoist_consts, pin_marked, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
+from jaxlite.core.tree_nodes import register_pytree_node
 from jaxlite.core.values import AVAL_OF, aval_of, with_arrays
 
 # --- tangents ----------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def has_no_tangents(aval: Any) -> bool:
 
 
 # Rules of libraries return it in trees, also from functions under `vmap`.
-tree.register_pytree_node(Zero, lambda zero: ((), zero.aval), lambda aval, _: Zero(aval))
+register_pytree_node(Zero, lambda zero: ((), zero.aval), lambda aval, _: Zero(aval))
 
 
 def zero_for(value: Any) -> Zero:

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import tree
 from jaxlite.core.aval import MemorySpace, dual, layouts, spaces
 from jaxlite.core.config import chooses_layouts, enable_x64
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, derived
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
+from jaxlite.core.tree_nodes import register_pytree_node
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.devices import placement
 from jaxlite.traces.backward_logs import with_log
@@ -50,7 +50,7 @@ class Linear:
 
 
 # Rules of libraries take it in trees, as JAX's: it has no leaves.
-tree.register_pytree_node(Linear, lambda linear: ((), (linear.aval, linear.target)), lambda fields, _: Linear(*fields))
+register_pytree_node(Linear, lambda linear: ((), (linear.aval, linear.target)), lambda fields, _: Linear(*fields))
 
 
 class _NeedsValue(AssertionError):

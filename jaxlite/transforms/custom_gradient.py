@@ -14,10 +14,10 @@ from jaxlite.core.tree import (
     broadcast_prefix,
     keystr,
     leaf_paths,
-    register_pytree_node,
     tree_flatten,
     tree_unflatten,
 )
+from jaxlite.core.tree_nodes import register_pytree_node
 from jaxlite.core.values import aval_of
 from jaxlite.traces.jvp import instantiate, tangent_aval
 from jaxlite.transforms.accumulators import NullAccum, RefAccum, ValAccum, accumulator, values_of

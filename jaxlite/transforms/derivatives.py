@@ -21,7 +21,6 @@ from jaxlite.core.shape_dtype import abstract
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import ref_methods
 from jaxlite.core.tree import (
-    Partial,
     keystr,
     tree_flatten,
     tree_flatten_with_path,
@@ -30,6 +29,7 @@ from jaxlite.core.tree import (
     tree_unflatten,
     treedef_is_leaf,
 )
+from jaxlite.core.tree_nodes import Partial
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping

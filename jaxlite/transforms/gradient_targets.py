@@ -7,7 +7,8 @@ from typing import Any
 from jaxlite.core.filtering import boundary
 from jaxlite.core.refs import Ref
 from jaxlite.core.tracing import ref_methods
-from jaxlite.core.tree import Partial, keystr, register_pytree_node, tree_flatten, tree_flatten_with_path, tree_unflatten
+from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from jaxlite.core.tree_nodes import Partial, register_pytree_node
 from jaxlite.traces.backward_logs import collecting
 from jaxlite.traces.jvp import tangent_aval, zeros_of
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxlite.core import dtypes, source
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
-from jaxlite.core.tree import register_pytree_node
+from jaxlite.core.tree_nodes import register_pytree_node
 from jaxlite.core.values import aval_of
 from lowering.buffers import physical
 

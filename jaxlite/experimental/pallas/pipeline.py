@@ -18,7 +18,8 @@ import numpy as np
 
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import state
-from jaxlite.core.tree import register_dataclass, tree_flatten
+from jaxlite.core.tree import tree_flatten
+from jaxlite.core.tree_nodes import register_dataclass
 from jaxlite.experimental.pallas import specs
 from jaxlite.experimental.pallas.call import block_dims
 from jaxlite.experimental.pallas.dma import SemaphoreType, make_async_copy

@@ -17,7 +17,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer
-from jaxlite.core.tree import register_pytree_node_class
+from jaxlite.core.tree_nodes import register_pytree_node_class
 from jaxlite.experimental.sparse.base import JAXSparse, is_dense
 from jaxlite.experimental.sparse.batches import is_set
 from jaxlite.experimental.sparse.bcoo_arithmetic import (

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
-from jaxlite.core.tree import register_pytree_node_class
+from jaxlite.core.tree_nodes import register_pytree_node_class
 from jaxlite.experimental.sparse import bcoo
 from jaxlite.experimental.sparse.base import JAXSparse, Shape, SparseInfo, is_dense
 from jaxlite.experimental.sparse.batches import full_batch

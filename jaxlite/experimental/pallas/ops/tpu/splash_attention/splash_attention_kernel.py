@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
-from jaxlite.core.tree import register_pytree_node_class
+from jaxlite.core.tree_nodes import register_pytree_node_class
 from jaxlite.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask import Mask, MultiHeadMask, NumpyMask
 from jaxlite.sharding import NamedSharding, PartitionSpec
 

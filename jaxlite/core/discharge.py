@@ -16,9 +16,11 @@ from jaxlite.core.effects import REF
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, derived, jaxprs_in_params, program_in
 from jaxlite.core.staging import StagedTracer, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
+from lowering.rules import registers_in
 
 Rule = Callable[[JaxprEqn, list[Any]], tuple[Sequence[Any], dict[int, Any]]]
 _rules: dict[Any, Rule] = {}
+discharges = registers_in(_rules)  # decorator: the rule of some primitives
 _LIMIT = 1024
 
 
@@ -28,17 +30,6 @@ class Discharged(NamedTuple):
     closed: ClosedJaxpr
     refs: tuple[int, ...]
     written: tuple[int, ...]
-
-
-def discharges(*primitives: Any) -> Callable[[Rule], Rule]:
-    """Decorator: the rule of some primitives."""
-
-    def register(rule: Rule) -> Rule:
-        for primitive in primitives:
-            _rules[primitive] = rule
-        return rule
-
-    return register
 
 
 def touches_refs(params: dict[str, Any]) -> bool:

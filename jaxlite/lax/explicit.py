@@ -15,7 +15,7 @@ for results.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from jaxlite.core.aval import Ints, ShapedArray, has_states, is_cut, kept_layout, plain, states_of, with_layout
@@ -25,8 +25,10 @@ from jaxlite.core.jaxpr import jaxprs_in_params
 from jaxlite.devices.sharding import NamedSharding, PartitionSpec, axes_of
 from jaxlite.lax.explicit_case import Case, Rule, Spec
 from jaxlite.lax.explicit_sums import no_rule, pending_sums, states
+from lowering.rules import registers_in
 
 _RULES: dict[str, Rule] = {}
+_rule = registers_in(_RULES)
 # Those whose typing rules look at layouts themselves.
 SELF_TYPED = frozenset("""addupdate all_gather_reduced call_exported custom_linear freeze get inspect_sharding
     layout_constraint mesh_cast new_ref preduced reduced_vary_cast_p reshard shard_alike sharding_constraint swap unreduced_pmax
@@ -94,14 +96,6 @@ def _unknown(name: str, avals: Sequence[Any]) -> NoReturn:
 def _whole_results(case: Case, **params) -> list[Spec]:
     """Of operands that are whole."""
     return [(None,) * getattr(result, "ndim", 0) for result in case.results]
-
-
-def _rule(*names: str) -> Callable[[Rule], Rule]:
-    def register(rule: Rule) -> Rule:
-        _RULES.update(dict.fromkeys(names, rule))
-        return rule
-
-    return register
 
 
 def _without(spec: Spec, axes: Sequence[int]) -> Spec:

@@ -16,6 +16,7 @@ from jaxlite.core.errors import ShardingTypeError
 from jaxlite.devices.sharding import axes_of, used_axes
 from jaxlite.lax.explicit_case import Case
 from lowering import xla
+from lowering.rules import registers_in
 
 Axes = frozenset[Any]
 Pending = tuple[Axes, Axes]
@@ -28,7 +29,8 @@ _LINEAR = frozenset("""broadcast_in_dim concatenate convert_element_type copy dy
 # Those that go with maxima and minima that are still to be taken: they move elements.
 _MOVING = frozenset("concatenate copy optimization_barrier pvary reshape slice squeeze stack stop_gradient transpose".split())
 _EXTREMES = {"reduce_max": UnreducedKind.max, "reduce_min": UnreducedKind.min}
-_PENDING: dict[str, Callable[[Case, Specs], Pending]] = {}  # of the primitives that have a say in it
+_PENDING: dict[str, Callable[..., Pending]] = {}  # of the primitives that have a say in it
+_pends = registers_in(_PENDING)
 
 
 def pending_sums(case: Case, is_elementwise: bool) -> tuple[Axes, Axes, UnreducedKind | None]:
@@ -72,14 +74,6 @@ def _pending_as_first(case: Case, specs: Specs) -> Pending:
 
 def _unreduced(specs: Specs) -> list[Axes]:
     return [_NONE if spec is None else spec.unreduced for spec in specs]
-
-
-def _pends(*names: str) -> Callable[[Callable], Callable]:
-    def register(rule: Callable[[Case, Specs], Pending]) -> Callable:
-        _PENDING.update(dict.fromkeys(names, rule))
-        return rule
-
-    return register
 
 
 @_pends("pvary")

@@ -14,18 +14,10 @@ from jaxlite.core.dtypes import ExtendedDType, issubdtype, prng_key
 from jaxlite.core.primitive import PRIMITIVES
 from jaxlite.core.values import aval_of
 from jaxlite.random.prng import lowers_on_words
-from lowering.rules import register_extended
+from lowering.rules import register_extended, registers_in
 
 _EXTENDED: dict[str, Callable[..., Any]] = {}
-
-
-def _on_words(*names: str):
-    def register(rule):
-        for name in names:
-            _EXTENDED[name] = rule
-        return rule
-
-    return register
+_on_words = registers_in(_EXTENDED)
 
 
 def _element(avals: Sequence[Any]) -> Ints:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
+from lowering.rules import registers_in
 
 MOVED = frozenset(map(np.dtype, (
     bool, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.float16, np.float32,
@@ -41,13 +42,7 @@ class Differs(Exception):
     """The values at hand could give NumPy another result than XLA."""
 
 
-def _rule(*names: str) -> Callable[[Any], Any]:
-    def register(maker: Any) -> Any:
-        for name in names:
-            MAKERS[name] = maker
-        return maker
-
-    return register
+_rule = registers_in(MAKERS)
 
 
 # --- guards of values --------------------------------------------------------------------------------

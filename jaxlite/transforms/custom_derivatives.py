@@ -123,9 +123,12 @@ class _Custom:
     _kind = ""
     __name__: str
 
-    def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = ()):
+    def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
         source.wraps(fun)(self)  # type: ignore[arg-type]
         self.fun = fun
+        if nondiff_argnames:
+            names = list(inspect.signature(fun).parameters)
+            nondiff_argnums = (*nondiff_argnums, *(names.index(name) for name in nondiff_argnames))
         self.nondiff_argnums = tuple(sorted(nondiff_argnums))
 
     __getattr__ = rule_inside
@@ -172,10 +175,7 @@ class custom_jvp(_Custom):
     _kind = "custom_jvp"
 
     def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
-        if nondiff_argnames:
-            names = list(inspect.signature(fun).parameters)
-            nondiff_argnums = (*nondiff_argnums, *(names.index(name) for name in nondiff_argnames))
-        super().__init__(fun, nondiff_argnums)
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Callable | None = None
         self.symbolic_zeros = False
 
@@ -296,10 +296,7 @@ class custom_vjp(_Custom):
     _kind = "custom_vjp"
 
     def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
-        if nondiff_argnames:
-            names = list(inspect.signature(fun).parameters)
-            nondiff_argnums = (*nondiff_argnums, *(names.index(name) for name in nondiff_argnames))
-        super().__init__(fun, nondiff_argnums)
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
         self.fwd: Callable | None = None
         self.bwd: Callable | None = None
         self.symbolic_zeros = self.optimize_remat = self.with_logs = self.with_accums = False

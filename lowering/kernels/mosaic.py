@@ -18,8 +18,9 @@ import numpy as np
 from lowering import xla
 from lowering.kernels import triton_math, triton_rules
 from lowering.kernels.triton import RULES as TRITON_RULES
-from lowering.kernels.triton import Axis, Kernel, Ref, Value, part_of, ref_rules, registers_in, scalar_text, start_of
+from lowering.kernels.triton import Axis, Kernel, Ref, Value, part_of, ref_rules, scalar_text, start_of
 from lowering.module import LoweringError
+from lowering.rules import registers_in
 
 _FUNCTIONS = {"exp": "math.exp", "exp2": "math.exp2", "log": "math.log", "log1p": "math.log1p", "sin": "math.sin",
               "cos": "math.cos", "sqrt": "math.sqrt", "rsqrt": "math.rsqrt", "floor": "math.floor", "ceil": "math.ceil",

@@ -17,27 +17,12 @@ import numpy as np
 
 from lowering.kernels import triton_math
 from lowering.module import LoweringError, element_type_text
-from lowering.rules import DECOMPOSITIONS, decomposed, find_rule
+from lowering.rules import DECOMPOSITIONS, decomposed, find_rule, registers_in
 
 RULES: dict[str, Callable[..., Any]] = {}
 
 
-def registers_in(rules: dict[str, Callable[..., Any]]) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
-    """A decorator `lowers(*names)` that puts the rule of primitives into a backend's table.
-
-    A rule is `rule(kernel, eqn, *values, **params)`; it gives a value or a list of values.
-    """
-
-    def lowers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        def register(rule: Callable[..., Any]) -> Callable[..., Any]:
-            rules.update(dict.fromkeys(names, rule))
-            return rule
-
-        return register
-
-    return lowers
-
-
+# A rule of this backend is `rule(kernel, eqn, *values, **params)`; it gives a value or a list of values.
 lowers = registers_in(RULES)
 
 

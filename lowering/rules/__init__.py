@@ -15,7 +15,9 @@ from __future__ import annotations
 import importlib.util
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+Rule = TypeVar("Rule", bound=Callable[..., Any])
 
 RULES: dict[str, Callable[..., Any]] = {}
 ELEMENTWISE: dict[str, str] = {}
@@ -30,6 +32,19 @@ _others_wait = True
 _asked: set[str] = set()  # modules that make primitives, of which the files of rules are loaded
 _loading = threading.Lock()
 _fresh: dict[str, Callable[..., Any]] | None = None  # rules of the file that is loading: published when it has loaded
+
+
+def registers_in(table: dict[Any, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
+    """A decorator that enters a function in a table, under each of the keys that it is given."""
+
+    def decorator(*keys: Any) -> Callable[[Rule], Rule]:
+        def register(rule: Rule) -> Rule:
+            table.update(dict.fromkeys(keys, rule))
+            return rule
+
+        return register
+
+    return decorator
 
 
 def lowers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -14,20 +14,11 @@ from jaxlite.core.primitive import load_rules
 from jaxlite.experimental.pallas.fusion_rules import Element, canonical, regrouped, shape_of, size_of
 from jaxlite.experimental.pallas.specs import BlockSpec, no_block_spec
 from jaxlite.traces.batching import elementwise
+from lowering.rules import registers_in
 
 Rule = Callable[[JaxprEqn, Sequence[Any]], "BlockSpec | None"]
 _rules: dict[str, Rule] = {}
-
-
-def pushes(*names: str) -> Callable[[Rule], Rule]:
-    """Decorator: the rule of some primitives with one result. It gives None where there is no such block."""
-
-    def register(rule: Rule) -> Rule:
-        for name in names:
-            _rules[name] = rule
-        return rule
-
-    return register
+pushes = registers_in(_rules)  # the rule of some primitives with one result; it gives None where there is no such block
 
 
 def push(eqn: JaxprEqn, specs: Sequence[Any]) -> Sequence[Any]:

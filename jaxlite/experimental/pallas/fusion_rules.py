@@ -26,6 +26,7 @@ from jaxlite.random import fold_in
 from jaxlite.random.prng import draw_bits
 from jaxlite.state.indexing import Slice
 from jaxlite.traces.batching import elementwise
+from lowering.rules import registers_in
 
 
 def _nowhere(*places: Any) -> None:
@@ -102,17 +103,7 @@ class Operation:
 Compute = Callable[..., Any]
 Rule = Callable[[Operation, Block], "tuple[list[Block | None], Compute] | None"]
 _rules: dict[str, Rule] = {}
-
-
-def pulls(*names: str) -> Callable[[Rule], Rule]:
-    """Decorator: the rule of some primitives. It gives None for blocks that it can only cut out of the whole result."""
-
-    def register(rule: Rule) -> Rule:
-        for name in names:
-            _rules[name] = rule
-        return rule
-
-    return register
+pulls = registers_in(_rules)  # the rule of some primitives; None for blocks that are only to be had from the whole result
 
 
 def pull(op: Operation, out: Block | None) -> tuple[list[Block | None], Compute]:

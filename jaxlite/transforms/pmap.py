@@ -33,6 +33,7 @@ _meshes, _shardings = loader("jaxlite.devices.mesh"), loader("jaxlite.devices.sh
 _shard_map = loader("jaxlite.transforms.shard_map")
 _PLACES = "_internal_pmap_axis_name"  # the mesh axis where programs do not name it
 _LIMIT = 256  # programs, and forms of calls, that a function remembers
+_Static = tuple[tuple[int, Any, type], ...]  # static arguments: position, value, type
 
 
 @boundary
@@ -72,11 +73,107 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
     if devices is not None and not devices:
         raise ValueError("'devices' argument to pmap must be non-empty, or None.")
 
-    @functools.lru_cache(_LIMIT)
-    def program(mesh: Mesh, values: tuple[tuple[int, Any, type], ...], count: int) -> Any:
+    mapped = _Pmapped(fun, axis_name, axes, out_axes, static, donated, devices, backend, axis_size)
+    path = make_entry_path(source.function_name(fun), mapped.miss, static)
+    mapped.path = weakref.proxy(path)
+
+    @source.wraps(fun)
+    def pmapped(*args: Any, **kwargs: Any) -> Any:
+        return path(*args, **kwargs)
+
+    pmapped.lower = mapped.lower  # type: ignore[attr-defined]
+    return pmapped
+
+
+class _Pmapped:
+    """A function over several devices: a jitted `shard_map` for each mesh, and what calls of each form need of it."""
+
+    path: Any  # the callable in C++, weakly: it holds `miss`
+
+    def __init__(self, fun: Callable, axis_name: Any, in_axes: Any, out_axes: Any, static: tuple[int, ...],
+                 donated: tuple[int, ...], devices: Sequence[Any] | None, backend: str | None, axis_size: int | None):
+        self.fun, self.in_axes, self.out_axes = fun, in_axes, out_axes
+        self.axis_name = _PLACES if axis_name is None else axis_name
+        self.static, self.donated = static, donated
+        self.devices, self.backend, self.axis_size = devices, backend, axis_size
+        self._programs: dict[Any, Any] = {}
+        self._calls: dict[Any, tuple[Any, list[Any]]] = {}
+
+    @boundary
+    def miss(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Do a call that C++ has no entry for, and give it the entry of the program.
+
+        None for arrays whose sharding is not what the program expects: C++ would pass them unchanged. That their mesh
+        has another name does not matter.
+        """
+        try:
+            run, dynamic, keywords, moved = self._prepared(args, kwargs, device_put)
+            if config.disable_jit.value:  # the function's Python runs each time
+                return jitted_of(run).fun(*dynamic, **keywords), None
+            outs, entry = jitted_of(run).miss(*dynamic, **keywords)
+        except BaseException:
+            self.path._clear_cache()  # C++ would send this signature here for good
+            raise
+        return outs, None if moved else entry
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """Lower the program for these arguments, or for `ShapeDtypeStruct`s in their place, without running it."""
+        run, dynamic, keywords, _ = self._prepared(args, kwargs, _described)
+        lowered = run.lower(*dynamic, **keywords)
+        mapped = lowered._program.closed.jaxpr.eqns[-1]
+        mesh, specs = mapped.params["mesh"], mapped.params["out_specs"]
+        lowered.results = [_shardings().NamedSharding(mesh, spec) for spec in specs]
+        return lowered
+
+    def _prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any],
+                  place: Callable[[Any, Any], Any]) -> tuple[Any, Sequence[Any], dict[str, Any], bool]:
+        """The program for these arguments, the arguments where it wants them, and whether an array had to be moved."""
+        static = self.static
+        values = tuple([(index, args[index], type(args[index])) for index in static if index < len(args)])
+        dynamic = [arg for index, arg in enumerate(args) if index not in static] if static else args
+        leaves, tree = tree_flatten((tuple(dynamic), kwargs))
+        key = (tree, values, *[getattr(leaf, "shape", None) for leaf in leaves])
+        try:
+            found = self._calls.get(key)
+        except TypeError:
+            raise ValueError("Non-hashable static arguments are not supported: pmap's static_broadcasted_argnums are "
+                             f"{static}, and these arguments are {[value for _, value, _ in values]}") from None
+        if found is None:
+            if len(values) < len(static):
+                plural = "s" if len(args) != 1 else ""
+                raise ValueError(f"pmapped function has static_broadcasted_argnums={static} but was called with only "
+                                 f"{len(args)} positional argument{plural}. All static broadcasted arguments must be passed "
+                                 "positionally.")
+            found = _kept(self._calls, key, self._call(values, len(args), dynamic, kwargs, leaves))
+        run, shardings = found
+        put = moved = False
+        for index, leaf in enumerate(leaves):
+            wanted = shardings[index]
+            if type(leaf) is ArrayImpl and (leaf._sharding is wanted or leaf._sharding == wanted):
+                shardings[index] = leaf._sharding  # results of one program have one object
+            elif not isinstance(leaf, Tracer):
+                leaves[index], put = place(leaf, wanted), True
+                here = getattr(leaf, "sharding", None)
+                moved |= here is not None and not here.is_equivalent_to(wanted, leaf.ndim)
+        if put:
+            dynamic, kwargs = tree.unflatten(leaves)
+        return run, dynamic, kwargs, moved
+
+    def _call(self, values: _Static, count: int, dynamic: Sequence[Any], kwargs: dict[str, Any],
+              leaves: Sequence[Any]) -> tuple[Any, list[Any]]:
+        """The program of a form of call, and the shardings of the leaves of its arguments."""
+        axes = _axes_of_leaves(dynamic, kwargs, _dynamic(self.in_axes, self.static, count))
+        mesh = _mesh(_size(leaves, axes, self.axis_size), self.devices, self.backend, self.axis_name)
+        key = mesh, values, count
+        run = self._programs.get(key) or _kept(self._programs, key, self._program(mesh, values, count))
+        return run, [_sharding(leaf, mesh, axis) for leaf, axis in zip(leaves, axes, strict=True)]
+
+    def _program(self, mesh: Mesh, values: _Static, count: int) -> Any:
+        """The jitted function of the arguments that are not static."""
+        fun, out_axes = self.fun, self.out_axes
         (name,) = mesh.axis_names
-        dynamic_axes = _dynamic(axes, static, count)
-        kept = [index for index in range(count) if index not in static]
+        dynamic_axes = _dynamic(self.in_axes, self.static, count)
+        kept = [index for index in range(count) if index not in self.static]
 
         def call(*args: Any, **keywords: Any) -> Any:
             rest, known = iter(args), {index: value for index, value, _ in values}
@@ -101,87 +198,19 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
                 return [out if axis is None else expand_dims(out, (axis,)) for axis, out in zip(targets, outs, strict=True)]
 
             outs = _shard_map().shard_map_call(example, mesh, [_spec(axis, name) for axis in places],
-                                  lambda _: [_spec(axis, name) for axis in targets], leaves)
+                                               lambda _: [_spec(axis, name) for axis in targets], leaves)
             return out_tree.unflatten(outs)
 
         mapped.__name__ = str(getattr(fun, "__name__", "pmapped"))
-        return jit(mapped, donate_argnums=tuple(kept.index(index) for index in donated if index in kept))
+        return jit(mapped, donate_argnums=tuple(kept.index(index) for index in self.donated if index in kept))
 
-    calls: dict[Any, tuple[Any, list[Any]]] = {}
 
-    def prepared(args: tuple[Any, ...], kwargs: dict[str, Any],
-                 place: Callable[[Any, Any], Any] = device_put) -> tuple[Any, Sequence[Any], dict[str, Any], bool]:
-        """The program for these arguments, the arguments where it wants them, and whether an array had to be moved."""
-        values = tuple([(index, args[index], type(args[index])) for index in static if index < len(args)])
-        dynamic = [arg for index, arg in enumerate(args) if index not in static] if static else args
-        leaves, tree = tree_flatten((tuple(dynamic), kwargs))
-        key = (tree, values, *[getattr(leaf, "shape", None) for leaf in leaves])
-        try:
-            found = calls.get(key)
-        except TypeError:
-            raise ValueError("Non-hashable static arguments are not supported: pmap's static_broadcasted_argnums are "
-                             f"{static}, and these arguments are {[value for _, value, _ in values]}") from None
-        if found is None:
-            if len(values) < len(static):
-                plural = "s" if len(args) != 1 else ""
-                raise ValueError(f"pmapped function has static_broadcasted_argnums={static} but was called with only "
-                                 f"{len(args)} positional argument{plural}. All static broadcasted arguments must be passed "
-                                 "positionally.")
-            each = _axes_of_leaves(dynamic, kwargs, _dynamic(axes, static, len(args)))
-            mesh = _mesh(_size(leaves, each, axis_size), devices, backend, _PLACES if axis_name is None else axis_name)
-            if len(calls) >= _LIMIT:
-                calls.clear()
-            found = calls[key] = program(mesh, values, len(args)), [_sharding(leaf, mesh, axis) for leaf, axis in zip(
-                leaves, each, strict=True)]
-        run, shardings = found
-        put = moved = False
-        for index, leaf in enumerate(leaves):
-            wanted = shardings[index]
-            if type(leaf) is ArrayImpl and (leaf._sharding is wanted or leaf._sharding == wanted):
-                shardings[index] = leaf._sharding  # results of one program have one object
-            elif not isinstance(leaf, Tracer):
-                leaves[index], put = place(leaf, wanted), True
-                here = getattr(leaf, "sharding", None)
-                moved |= here is not None and not here.is_equivalent_to(wanted, leaf.ndim)
-        if put:
-            dynamic, kwargs = tree.unflatten(leaves)
-        return run, dynamic, kwargs, moved
-
-    @boundary
-    def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """Do a call that C++ has no entry for, and give it the entry of the program.
-
-        None for arrays whose sharding is not what the program expects: C++ would pass them unchanged. That their mesh
-        has another name does not matter.
-        """
-        try:
-            run, dynamic, keywords, moved = prepared(args, kwargs)
-            if config.disable_jit.value:  # the function's Python runs each time
-                return jitted_of(run).fun(*dynamic, **keywords), None
-            outs, entry = jitted_of(run).miss(*dynamic, **keywords)
-        except BaseException:
-            own._clear_cache()  # C++ would send this signature here for good
-            raise
-        return outs, None if moved else entry
-
-    path = make_entry_path(source.function_name(fun), miss, static)
-    own = weakref.proxy(path)
-
-    @source.wraps(fun)
-    def pmapped(*args: Any, **kwargs: Any) -> Any:
-        return path(*args, **kwargs)
-
-    def lower(*args: Any, **kwargs: Any) -> Any:
-        """Lower the program for these arguments, or for `ShapeDtypeStruct`s in their place, without running it."""
-        run, dynamic, keywords, _ = prepared(args, kwargs, _described)
-        lowered = run.lower(*dynamic, **keywords)
-        mapped = lowered._program.closed.jaxpr.eqns[-1]
-        mesh, specs = mapped.params["mesh"], mapped.params["out_specs"]
-        lowered.results = [_shardings().NamedSharding(mesh, spec) for spec in specs]
-        return lowered
-
-    pmapped.lower = lower  # type: ignore[attr-defined]
-    return pmapped
+def _kept(found: dict[Any, Any], key: Any, value: Any) -> Any:
+    """The value, which is remembered under the key; a full memory begins anew."""
+    if len(found) >= _LIMIT:
+        found.clear()
+    found[key] = value
+    return value
 
 
 def _axes_of_leaves(args: Sequence[Any], keywords: dict[str, Any], axes: Sequence[Any]) -> list[Any]:

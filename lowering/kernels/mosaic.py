@@ -103,14 +103,7 @@ class MosaicKernel(Kernel):
         return self.op(f"vector.extract {x.name}[{places}] : {self.type_of((), scalar_text(x.dtype))} from {self.type(x)}", (),
                        x.dtype)
 
-    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
-        shape = tuple(shape)
-        if x.shape == shape:
-            return x
-        if not x.shape:
-            return self.broadcast(x, shape)
-        if not shape:
-            return self.scalar(x)
+    def reshaped(self, x: Value, shape: tuple[int, ...]) -> Value:
         target = self.type_of(shape, scalar_text(x.dtype))
         return self.op(f"vector.shape_cast {x.name} : {self.type(x)} to {target}", shape, x.dtype)
 

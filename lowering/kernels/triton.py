@@ -172,6 +172,10 @@ class Kernel:
             return self.broadcast(x, shape)
         if not shape:
             return self.scalar(x)
+        return self.reshaped(x, shape)
+
+    def reshaped(self, x: Value, shape: tuple[int, ...]) -> Value:
+        """A block in another shape; neither is a scalar."""
         return self.op(f"tt.reshape {x.name} : {self.type(x)} -> {type_text(shape, scalar_text(x.dtype))}", shape, x.dtype)
 
     def expand(self, x: Value, axis: int) -> Value:

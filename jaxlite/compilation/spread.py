@@ -9,7 +9,7 @@ replicated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxlite.compilation import effects
@@ -245,7 +245,35 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
     bound += [(each, f"the sharding in in_shardings of argument {names(index - num_consts)}")
               for index, each in enumerate(asked) if each is not None]
     bound += [(each, "explicit output sharding") for each in results if each is not None]
-    mesh = program.mesh
+    devices = _bound_devices(program, bound, num_consts)
+    grids = [each.mesh for each, _ in bound if shardings.lacks_devices(each)]
+    if grids:
+        is_abstract, devices = devices is None, _devices_for(program, grids, devices)
+        if not is_abstract:
+            asked, results = (tuple([shardings.on_devices(each, devices) for each in group]) for group in (asked, results))
+            own = [shardings.on_devices(each, devices) for each in own]
+            bound = [(shardings.on_devices(each, devices), index) for each, index in bound]
+    named = next((each.mesh for each, _ in bound if type(each) is xla.NamedSharding), program.mesh)
+    if named is None or devices is None:
+        return None
+    whole = xla.NamedSharding(named, shardings.P())
+    arguments = [whole if each is None or type(each) is xla.SingleDeviceSharding else each for each in own[:num_consts]]
+    for value, sharding in zip(closed.consts, arguments, strict=True):
+        shardings.check_shape(sharding, value.shape, "")
+    given = None if program.in_shardings is None else names
+    for index, (aval, wanted, has) in enumerate(zip(closed.in_avals, asked[num_consts:], own[num_consts:], strict=True)):
+        arguments.append(_argument(aval, wanted, has, whole, index, given))
+    outs = [_result(program, place, wanted, aval, whole)
+            for place, (wanted, aval) in enumerate(zip(results, closed.out_avals, strict=True))]
+    return Partitioning(devices, tuple(arguments), tuple(outs), named, len(leaves))
+
+
+def _bound_devices(program: Program, bound: Sequence[tuple[Any, int | str]], num_consts: int) -> tuple[Any, ...] | None:
+    """The devices on which the context, the mesh of a program and the shardings of its call agree; None if none has any.
+
+    Args: `bound` has each sharding, and whose it is: the index of a value or a description.
+    Raises: ValueError for different devices, or for the same ones in another order.
+    """
     devices: tuple[Any, ...] | None = None
     first: int | str | None = None
     if concrete_context.value is not None:
@@ -263,50 +291,42 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
             if first is _CONTEXT:
                 raise ValueError(_incompatible(program, found, index, devices, first, num_consts))
             raise ValueError(_incompatible(program, devices, first, found, index, num_consts))
-    if mesh is not None:
-        found = tuple(mesh.devices.flat)
-        if devices is None or len(devices) == 1 and devices[0] in found and all(
-                type(each) is xla.SingleDeviceSharding for each, _ in bound):
-            devices = found if devices is None else devices
+    if program.mesh is not None:
+        found = tuple(program.mesh.devices.flat)
+        if devices is None:
+            devices = found
         if set(found) != set(devices):
             raise ValueError(_incompatible(program, devices, first, found, None, num_consts))
-    grids = [each.mesh for each, _ in bound if shardings.lacks_devices(each)]
-    if grids:
-        is_abstract, devices = devices is None, _devices_for(program, grids, devices)
-        if not is_abstract:
-            asked, results = (tuple([shardings.on_devices(each, devices) for each in group]) for group in (asked, results))
-            own = [shardings.on_devices(each, devices) for each in own]
-            bound = [(shardings.on_devices(each, devices), index) for each, index in bound]
-    named = next((each.mesh for each, _ in bound if type(each) is xla.NamedSharding), mesh)
-    if named is None or devices is None:
-        return None
-    arguments = []
-    for index, (value, wanted, has) in enumerate(zip(values, asked, own, strict=True)):
-        shape = closed.in_avals[index - num_consts].shape if index >= num_consts else value.shape
-        if wanted is None:
-            wanted = has
-        elif has is not None and not shardings.is_equivalent(has, wanted, len(shape)):
-            raise ValueError(f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: "
-                             f"{wanted},\narg sharding: {has} for arg type: "
-                             f"{closed.in_avals[index - num_consts].str_short()}")
-        if type(wanted) is xla.SingleDeviceSharding or wanted is None and index < num_consts:
-            wanted = xla.NamedSharding(named, shardings.P())
-        if wanted is not None:
-            given = program.in_shardings is not None and index >= num_consts
-            shardings.check_shape(wanted, shape, "One of pjit arguments with pytree key path "
-                                  f"{names(index - num_consts)}" if given else "")
-        arguments.append(wanted)
-    outs = []
-    each_axis = xla.NamedSharding(named, shardings.P())
-    for place, (wanted, aval) in enumerate(zip(results, closed.out_avals, strict=True)):
-        if type(wanted) is xla.SingleDeviceSharding:
-            wanted = xla.NamedSharding(named, shardings.P())
-        if wanted is None and getattr(aval, "layout", None) is not None:
-            wanted = _typed_result(each_axis, aval)
-        if wanted is not None:
-            _check_result(program, place, wanted, aval)
-        outs.append(wanted)
-    return Partitioning(devices, tuple(arguments), tuple(outs), named, len(leaves))
+    return devices
+
+
+def _argument(aval: Any, wanted: Any, has: Any, whole: Any, index: int, names: Callable[[int], str] | None) -> Any:
+    """The sharding of an argument of this type: the one `wanted` by `jit` or the one that it `has`; None if XLA chooses.
+
+    Args: `whole` is the sharding of what every device has all of; `names` is for messages about what `jit` was given.
+    """
+    if wanted is None:
+        wanted = has
+    elif has is not None and not shardings.is_equivalent(has, wanted, len(aval.shape)):
+        raise ValueError(f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: "
+                         f"{wanted},\narg sharding: {has} for arg type: {aval.str_short()}")
+    if type(wanted) is xla.SingleDeviceSharding:
+        wanted = whole
+    if wanted is not None:
+        shardings.check_shape(wanted, aval.shape,
+                              "" if names is None else f"One of pjit arguments with pytree key path {names(index)}")
+    return wanted
+
+
+def _result(program: Program, place: int, wanted: Any, aval: Any, whole: Any) -> Any:
+    """The sharding of a result: the one `wanted`, or that of its type; None if XLA chooses."""
+    if type(wanted) is xla.SingleDeviceSharding:
+        wanted = whole
+    if wanted is None and getattr(aval, "layout", None) is not None:
+        wanted = _typed_result(whole, aval)
+    if wanted is not None:
+        _check_result(program, place, wanted, aval)
+    return wanted
 
 
 def _devices_for(program: Program, grids: Sequence[AbstractMesh], devices: tuple[Any, ...] | None) -> tuple[Any, ...]:

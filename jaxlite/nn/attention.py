@@ -38,19 +38,9 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale: flo
     single = aval_of(query).ndim == 3
     if single:
         query, key, value = (shaping.expand_dims(each, (0,)) for each in (query, key, value))
-    for name, each in (("query", query), ("key", key), ("value", value)):
-        if aval_of(each).ndim != 4:
-            raise ValueError(f"{name} ndim should be 4 (or 3 without a batch axis), but got {aval_of(each).ndim - single}")
+    _check_operands(query, key, value, single)
     batch, length, heads, width = aval_of(query).shape
     source, groups = aval_of(key).shape[1:3]
-    if aval_of(key).shape != (batch, source, groups, width) or aval_of(value).shape[:3] != (batch, source, groups):
-        raise ValueError(f"key and value do not fit query: got query {aval_of(query).shape}, key {aval_of(key).shape}, value "
-                         f"{aval_of(value).shape}")
-    for name, each in (("key", key), ("value", value)):
-        if aval_of(each).dtype != aval_of(query).dtype:
-            raise ValueError(f"{name} dtype should be {aval_of(query).dtype}, as query has, but got {aval_of(each).dtype}")
-    if heads % groups:
-        raise ValueError(f"The number of query heads must be a multiple of key/value heads, but got {heads} vs {groups}")
     scale = 1.0 / np.sqrt(width) if scale is None else scale
     if bias is not None:
         bias = as_array(bias)
@@ -63,10 +53,7 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale: flo
     for name, each in (("query_seq_lengths", query_seq_lengths), ("key_value_seq_lengths", key_value_seq_lengths)):
         if each is not None and as_array(each).ndim != 1:
             raise ValueError(f"{name} must have one axis, with a length for each example, got shape {as_array(each).shape}")
-    for name, each in (("bias", bias), ("mask", mask)):
-        if each is not None and not _fits(aval_of(each).shape, (batch, heads, length, source)):
-            raise TypeError(f"{name} has incompatible shapes for broadcasting: {aval_of(each).shape} does not broadcast to "
-                            f"(batch, heads, T, S) = {(batch, heads, length, source)}")
+    _check_broadcast((batch, heads, length, source), bias=bias, mask=mask)
     if implementation == "cudnn":
         from jaxlite.nn import cudnn_attention
 
@@ -101,9 +88,30 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale: flo
     return result, residual[0] if single else residual
 
 
-def _fits(shape, whole) -> bool:
-    """Whether an array broadcasts to a shape."""
-    return len(shape) <= len(whole) and all(size in (1, full) for size, full in zip(shape[::-1], whole[::-1], strict=False))
+def _check_operands(query, key, value, single: bool) -> None:
+    """Raises: ValueError for shapes or dtypes that do not go together."""
+    for name, each in (("query", query), ("key", key), ("value", value)):
+        if aval_of(each).ndim != 4:
+            raise ValueError(f"{name} ndim should be 4 (or 3 without a batch axis), but got {aval_of(each).ndim - single}")
+    batch, _, heads, width = aval_of(query).shape
+    source, groups = aval_of(key).shape[1:3]
+    if aval_of(key).shape != (batch, source, groups, width) or aval_of(value).shape[:3] != (batch, source, groups):
+        raise ValueError(f"key and value do not fit query: got query {aval_of(query).shape}, key {aval_of(key).shape}, value "
+                         f"{aval_of(value).shape}")
+    for name, each in (("key", key), ("value", value)):
+        if aval_of(each).dtype != aval_of(query).dtype:
+            raise ValueError(f"{name} dtype should be {aval_of(query).dtype}, as query has, but got {aval_of(each).dtype}")
+    if heads % groups:
+        raise ValueError(f"The number of query heads must be a multiple of key/value heads, but got {heads} vs {groups}")
+
+
+def _check_broadcast(whole: tuple[int, ...], **arrays) -> None:
+    """Raises: TypeError for an array that does not broadcast to a shape."""
+    for name, each in arrays.items():
+        shape = () if each is None else aval_of(each).shape
+        if len(shape) > len(whole) or not all(size in (1, full) for size, full in zip(shape[::-1], whole[::-1], strict=False)):
+            raise TypeError(f"{name} has incompatible shapes for broadcasting: {shape} does not broadcast to "
+                            f"(batch, heads, T, S) = {whole}")
 
 
 def _allowed(mask, batch: int, length: int, source: int, is_causal: bool, query_lengths, key_lengths, window):

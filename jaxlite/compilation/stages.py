@@ -322,9 +322,10 @@ class Compiled(_Stage):
 
     @property
     def input_shardings(self) -> Any:
-        """Where each argument lives, as `(args, kwargs)`."""
+        """Where each argument lives, as `(args, kwargs)`; None for one that the program does not read."""
         found = getattr(self._executable, "in_shardings", None) or [self._sharding] * self.in_tree.num_leaves
-        return self.in_tree.unflatten(found)
+        return self.in_tree.unflatten(None if layout is None else sharding for layout, sharding in
+                                      zip(self._in_layouts(), found, strict=True))
 
     @property
     def output_shardings(self) -> Any:
@@ -338,14 +339,16 @@ class Compiled(_Stage):
     @property
     def input_formats(self) -> Any:
         """Layout and sharding of each argument, as `(args, kwargs)`; without them for one that the program does not read."""
-        layouts = self._layouts().inputs[-self.in_tree.num_leaves:] if self.in_tree.num_leaves else ()
-        return self.in_tree.unflatten(shardings().Format(layout, None if layout is None else sharding) for layout, sharding in
-                                      zip(layouts, self.in_tree.flatten_up_to(self.input_shardings), strict=True))
+        return self.in_tree.unflatten(map(shardings().Format, self._in_layouts(),
+                                          self.in_tree.flatten_up_to(self.input_shardings)))
 
     @property
     def output_formats(self) -> Any:
         """Layout and sharding of each result."""
         return self.out_tree.unflatten(map(shardings().Format, self._layouts().results, self._out_shardings()))
+
+    def _in_layouts(self) -> Sequence[Any]:
+        return self._layouts().inputs[-self.in_tree.num_leaves:] if self.in_tree.num_leaves else ()
 
     def _layouts(self) -> Any:
         executable = self._executable

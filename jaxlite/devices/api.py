@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
       device: a device, a sharding, a `PartitionSpec` over the mesh of the context, a `Format` (with a memory
         layout), or a pytree prefix of those; None leaves arrays where they are and puts the rest on the default device.
         With a device, the results are committed to it.
-      donate: whether the memory of the sources may be reused (they are deleted after the copy); or a prefix of flags.
+      donate: whether the memory of the sources may be reused (they are deleted after the copy, except those that stand in
+        the tree more than once); or a prefix of flags.
       may_alias: whether a result may share memory with its source; or a prefix of flags.
     Returns: the same tree, of Arrays.
     Raises: ValueError for an invalid device or sharding, and for a sharding that does not cut an array evenly.
@@ -124,8 +126,9 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
         return tree.unflatten(_put_in_program(leaves, targets, src, donates, aliases))
     guards = xla.guards()
     guards.explicit_device_put = True
+    times = Counter(map(id, leaves)) if any(donates) else {}  # what stands there twice is needed after the first copy
     try:
-        return tree.unflatten([_put(leaf, target, bool(gone), alias) for leaf, target, gone, alias in
+        return tree.unflatten([_put(leaf, target, bool(gone and times[id(leaf)] == 1), alias) for leaf, target, gone, alias in
                                zip(leaves, targets, donates, aliases, strict=True)])
     finally:
         guards.explicit_device_put = False

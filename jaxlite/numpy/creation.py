@@ -534,9 +534,10 @@ def empty_like(prototype, dtype=None, shape=None, *, device=None):
 def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
     """One value in the shape and dtype of another array."""
     check_arrays("full_like", fill_value)
-    a, kind = _like(a, dtype, shape, _made_of_shards(device), "full_like")
-    made = _filled("full_like", fill_value, *kind)
-    return _as(a, made, device, out_sharding) if np.ndim(fill_value) == 0 else _on(made, device, out_sharding)
+    a, (shape, dtype, weak) = _like(a, dtype, shape, _made_of_shards(device), "full_like")
+    is_scalar = np.ndim(fill_value) == 0
+    made = _filled("full_like", fill_value, shape, dtype, weak and is_scalar)
+    return _as(a, made, device, out_sharding) if is_scalar else _on(made, device, out_sharding)
 
 
 def _as(a, result, device, out_sharding):

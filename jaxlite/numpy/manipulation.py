@@ -682,13 +682,15 @@ def diagonal(a, offset: int = 0, axis1: int = 0, axis2: int = 1):
     if not are_ints((rows, columns)):
         places = shaping.iota(dtypes.int32, length)
         return a[..., places + np.int32(builtins.max(-offset, 0)), places + np.int32(builtins.max(offset, 0))]
+    is_square = rank == 2 and rows == columns and not offset  # JAX sums these up with a mask, which is strongly typed
+    weak = aval_of(a).weak_type and not is_square
     if not length or not math.prod(batch):
-        return shaping.full((*batch, length), 0, a.dtype)
+        return shaping.convert(shaping.full((*batch, length), 0, a.dtype), None, weak)
     # In the flattened matrix, the elements of the diagonal have a fixed stride.
     start = -offset * columns if offset < 0 else offset
     flat = shaping.reshape(a, (*batch, rows * columns))
     stop = start + (length - 1) * (columns + 1) + 1
-    return lax.slice_in_dim(flat, start, stop, columns + 1, axis=rank - 2)
+    return shaping.convert(lax.slice_in_dim(flat, start, stop, columns + 1, axis=rank - 2), None, weak)
 
 
 @api

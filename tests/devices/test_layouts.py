@@ -120,6 +120,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             assert np.allclose(product, X.T @ X) and (turned == X.T).all()
             assert turned.format == chosen.output_formats[1]
         known = jax.jit(lambda a, b: a * 2).lower(jax.ShapeDtypeStruct.like(columns), X).compile()
+        assert known.input_shardings == ((known.output_shardings, None), {})
         first, unread = known.input_formats[0]
         assert first.layout.major_to_minor == (1, 0) and unread == Format()
         for _ in range(2):

@@ -370,6 +370,9 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             for target in (jax.devices()[3], on(), on("x")):
                 x = jax.device_put(X, source)
                 np.testing.assert_array_equal(jax.device_put(x, target, donate=True), X)
+                x = jax.device_put(X, source)
+                for put in jax.device_put([x, x], target, donate=True):
+                    np.testing.assert_array_equal(put, X)
 
     def test_arguments_are_cut_as_said():
         for given in (on(P.UNCONSTRAINED), P(P.UNCONSTRAINED)):  # a choice of XLA that the argument does not know: a crash

@@ -315,6 +315,8 @@ def test_like_functions_take_shape_dtype_and_weak_type():
     check(jnp.zeros_like(jax.ShapeDtypeStruct((2,), np.int8)), [0, 0], np.dtype("int8"))
     check(jnp.full_like(np.zeros(2, np.int8), 2.7), [2, 2], np.dtype("int8"))
     check(jnp.full_like(1, 2.5), 2, I32, weak=True)
+    check(jnp.full_like(jnp.full(2, 1), jnp.full(2, 3)), [3, 3], I32)
+    check(jnp.full_like(jnp.full(2, 1), 3), [3, 3], I32, weak=True)
     for full_like in (jnp.full_like, jax.lax.full_like):  # the bits that fit, as NumPy's astype
         check(full_like(np.zeros(2, np.int32), 2**40 + 2**31), [-2**31, -2**31], I32)
     check(jax.lax.full((2,), 2**40 + 5, np.int32), [5, 5], I32)

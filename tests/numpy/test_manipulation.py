@@ -185,6 +185,9 @@ def test_questions_about_shapes():
 
 def test_weak_types_and_dtype_arguments():
     assert jnp.stack([1.0, 2.0]).weak_type
+    weak = jnp.full((2, 2), 0.5)  # the main diagonal of a square is strong, others are as the matrix
+    assert [jnp.diagonal(weak, k).weak_type for k in (-1, 0, 1, 2)] == [True, False, True, True]
+    assert jnp.diagonal(weak[:1]).weak_type and not jnp.diag(weak).weak_type
     assert not jnp.stack([1.0, np.float32(2)]).weak_type
     same(jnp.stack([1.5, 2.5], dtype=int), np.array([1, 2]))
     same(jnp.concatenate([V, X[0]], dtype="int16"), np.concatenate([V, X[0].astype(np.int8)]).astype(np.int16))

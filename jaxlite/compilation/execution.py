@@ -49,7 +49,7 @@ class Executable:
 
     __slots__ = ("loaded", "compile_seconds", "cached", "in_avals", "out_avals", "device", "committed", "kept", "const_args",
                  "donated", "layouts", "in_shardings", "out_shardings", "_orders", "_handlers", "_sharding",
-                 "_kept_arguments", "_wrapped", "_has_effects", "_ordered", "_met_strays", "__weakref__")
+                 "_kept_arguments", "_wrapped", "calls_python", "_has_effects", "_ordered", "_met_strays", "__weakref__")
 
     def __init__(self, loaded: Any, lowered: Lowered | shortcuts.Found, closed: ClosedJaxpr, device: Any,
                  committed: bool, compile_seconds: float, cached: str, layouts: Any = None, kinds: Any = None):
@@ -57,7 +57,8 @@ class Executable:
         self.compile_seconds, self.cached = compile_seconds, cached
         self.in_avals, self.out_avals = closed.in_avals, [_result_aval(aval) for aval in closed.out_avals]
         self.kept, self.donated = lowered.kept, lowered.donated
-        self._has_effects, self._ordered = bool(lowered.host_functions), lowered.ordered
+        self.calls_python, self._ordered = bool(lowered.host_functions), lowered.ordered
+        self._has_effects = self.calls_python and bool(closed.jaxpr.effects)
         self._sharding = arrays.single_device_sharding(device)
         self._wrapped: list[tuple[int, Callable[[Any], Any]]] = []
         self.layouts, self._orders = layouts, None
@@ -132,7 +133,7 @@ class Executable:
         """
         if self._met_strays and self.donated:  # C++ would hand over their memory as it is, and XLA end the process
             return None
-        if self._has_effects:  # C++ keeps no tokens, and reports errors of callbacks as ValueError
+        if self._has_effects:  # C++ keeps no tokens
             return None
         if self._wrapped:
             out_tree = tree_for_c(result, len(self.out_avals))

@@ -435,7 +435,7 @@ class SpreadExecutable:
 
     __slots__ = ("loaded", "compile_seconds", "cached", "in_avals", "out_avals", "device", "committed", "kept", "const_args",
                  "donated", "in_shardings", "out_shardings", "layouts", "_orders", "_handlers", "_kept_arguments",
-                 "_wrapped", "_has_effects", "_ordered", "_met_strays", "__weakref__")
+                 "_wrapped", "calls_python", "_has_effects", "_ordered", "_met_strays", "__weakref__")
 
     def __init__(self, loaded: Any, lowered: Any, closed: Any, place: Partitioning, compile_seconds: float, cached: str,
                  result_aval: Any, buffer_aval: Any, layouts: Any = None, kinds: Any = None):
@@ -443,7 +443,8 @@ class SpreadExecutable:
         self.compile_seconds, self.cached = compile_seconds, cached
         self.in_avals, self.out_avals = closed.in_avals, [result_aval(aval) for aval in closed.out_avals]
         self.donated, self.layouts, self._met_strays = lowered.donated, layouts, False
-        self._has_effects, self._ordered = bool(lowered.host_functions), lowered.ordered
+        self.calls_python, self._ordered = bool(lowered.host_functions), lowered.ordered
+        self._has_effects = self.calls_python and bool(closed.jaxpr.effects)
         num_consts = len(closed.consts)
         kept = lowered.kept
         all_avals = [*[const.aval if hasattr(const, "aval") else None for const in closed.consts], *closed.in_avals]

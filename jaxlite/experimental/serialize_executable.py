@@ -48,7 +48,7 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
     if not isinstance(compiled, Compiled):
         raise TypeError(f"serialize takes what jit(f).lower(...).compile() gives, got a {type(compiled).__name__}")
     executable, program = compiled._executable, compiled._program
-    if executable._has_effects:
+    if executable.calls_python:
         raise ValueError(f"{program.name} cannot be serialized: it calls Python functions")
     consts = [np.asarray(arrays.host_value(const)) for const in executable.const_args]
     fields = (_FORMAT, program.name, _code(program, executable), list(executable.in_avals),

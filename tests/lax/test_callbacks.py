@@ -15,6 +15,7 @@ import pytest
 import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
+from jaxlite.compilation.execution import Executable
 from jaxlite.compilation.stages import Lowered
 from jaxlite.experimental import io_callback
 from lowering.cache import keys
@@ -125,6 +126,38 @@ def test_an_exception_of_the_callback_comes_out_each_time(how):
             jax.block_until_ready(f(1.0))
     with pytest.raises(jax.errors.JaxRuntimeError if how is jax.jit else KeyError, match="my own error"):
         jax.block_until_ready(how(lambda x: (jax.debug.callback(fail, x), x)[1])(1.0))
+
+
+def test_pure_callbacks_run_on_the_fast_path_others_do_not(monkeypatch):
+    def compiled(callback):
+        f = jax.jit(lambda x: lax.cond(x[0] > 5, lambda x: callback(np.negative, x), lambda x: x, x))
+        assert f(X).tolist() == [0, 1, 2]
+        return f
+
+    pure = compiled(lambda f, x: jax.pure_callback(f, ROW, x))
+    with_effects = compiled(lambda f, x: io_callback(f, ROW, x))
+
+    def fail(*args):
+        raise AssertionError("back in Python")
+
+    monkeypatch.setattr(Executable, "__call__", fail)
+    assert pure(X).tolist() == [0, 1, 2]
+    assert pure(X + 6).tolist() == [-6, -7, -8]
+    with pytest.raises(AssertionError, match="back in Python"):
+        with_effects(X)
+
+
+def test_a_pure_callback_may_fail_after_calls_that_succeed():
+    def positive(x):
+        if x < 0:
+            raise KeyError("my own error")
+        return x
+
+    f = jax.jit(lambda x: jax.pure_callback(positive, SCALAR, x))
+    for _ in range(2):
+        assert f(np.float32(4)) == 4
+        with pytest.raises((jax.errors.JaxRuntimeError, ValueError), match="my own error"):
+            jax.block_until_ready(f(np.float32(-4)))
 
 
 @pytest.mark.parametrize(("call", "error", "says"), [

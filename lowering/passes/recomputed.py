@@ -1,8 +1,8 @@
 """Values that are better written to memory, as each kernel, part, row or element that reads them would compute them again.
 
 The choice of `fusion` weighs the code that XLA emits and the work of whole kernels. These are the cases in which XLA or LLVM
-do more than that: random bits and the positions that they are made of, functions that cost much, and what is stretched.
-docs/fusion.md has the measurements.
+do more than that. Each section is a case, with the limits that were measured for it, in operations (`operations.RUN_COST`) or
+elements. docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
@@ -15,28 +15,9 @@ from lowering.passes import products
 from lowering.passes.operations import ELEMENTWISE, FUSIBLE, MOVES, REDUCTIONS
 from lowering.passes.values import CONE, MANY_BITS, MOST_KERNELS, SLICES, Value, cone_of, is_complex, traffic, work_of
 
-_COMPLEX = frozenset(
-    "exp exp2 expm1 log log1p sin cos tan sinh cosh tanh logistic sqrt rsqrt pow asin acos asinh acosh".split())
-_SEVERAL = _COMPLEX | {"sign"}  # of a complex operand they are several kernels
-_OTHER_PLACES = SLICES | {"gather", "rev", "transpose"}  # they read elements in another order
-
-_LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
-_VECTOR = 16  # random numbers that LLVM makes in vectors, outside of loops over something else
-_HASHES, _HASHES_BY_ROW = 10_000, 1000  # that are worth a kernel, and where LLVM does not move them out of the inner loop
-_REPEATED, _REPEATED_WORK = 1_000_000, 12  # operations for each row again that are worth a kernel, and for an element
-_REPEATED_MOST = 1000  # operations for an element that is computed again, at most
-_REPEATED_SCALAR = 4000  # operations that are worth a kernel for a scalar
-_REPEATED_FACTOR = 16000  # for a factor of an outer product, and where other kernels read it anyway:
-_REPEATED_IF_WRITTEN = 4000
-_LARGE, PADDED_ROW = 4096, 64  # elements of an array, and of its row that LLVM unrolls as a whole and so without branches
-_SHARED, _SHARED_EACH = 10_000, 13  # operations that parts do again, which are worth a kernel, and those of an exponential
-_PADDED, _PADDED_EACH = (_SHARED, 1500), (6, 3)  # the same for what several pads read, outside of loops and in them,
-_TRAFFIC = 5, 3  # and for what its kernel writes and reads
-_UNROLLED = 32  # operations for an element of a row that LLVM unrolls as a whole, with all that is computed of it
-_PEELED, _CHEAP = (13, 25), 2  # cheap operations for an element, beside whose two pads at the ends of rows LLVM makes vectors
-_PART, _PART_EACH = 3000, 30  # the same for parts of a concatenation in a loop, and for an element in all
-_TAKEN_IN = 16384  # bytes of a matrix, from which on XLA writes it before it multiplies it by a vector
-_first = itemgetter(0)
+PADDED_ROW = 64  # elements of a row that LLVM unrolls as a whole, and so without branches
+_VECTOR = 16  # elements that LLVM makes vectors of
+_SHARED = 10_000  # operations done again that are worth a kernel
 
 
 def write(values: list[Value], found: dict[Any, str], in_loop: bool) -> None:
@@ -47,6 +28,12 @@ def write(values: list[Value], found: dict[Any, str], in_loop: bool) -> None:
     _write_shared(values, found, in_loop)
     _write_repeated(values, found, in_loop)
     _write_complex(values, found)
+
+
+# --- positions ---------------------------------------------------------------------------------------
+
+_LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
+_first = itemgetter(0)
 
 
 def _write_counters(values: list[Value], found: dict[Any, str]) -> None:
@@ -66,6 +53,12 @@ def _write_counters(values: list[Value], found: dict[Any, str]) -> None:
             counts[value] = length + 1, start
             if length == _LONG_COUNT:
                 found[start.var] = f"more than {_LONG_COUNT} integer operations on positions ({start.size} elements)"
+
+
+# --- random bits -------------------------------------------------------------------------------------
+
+_HASHES = 10_000  # random numbers made again that are worth a kernel,
+_HASHES_BY_ROW = 1000  # and where LLVM does not move them out of the inner loop
 
 
 def _write_bits(values: list[Value], found: dict[Any, str]) -> None:
@@ -105,31 +98,63 @@ def _spread(start: Value) -> list[Value]:
     return found
 
 
-def _write_repeated(values: list[Value], found: dict[Any, str], in_loop: bool) -> None:
-    """Put barriers behind values that are broadcast along an axis in front of their own, where that saves work.
+# --- what several pads read --------------------------------------------------------------------------
 
-    XLA fuses a sine into the loop over the larger array, which computes it again for each row. Along a later axis the compiler
-    moves it out of the inner loop. So it does with a scalar, but not out of what only some elements need: a part of a
-    concatenation.
+_PADDED_EACH, _PADDED = (6, 3), (_SHARED, 1500)  # operations for an element, and in all, outside of loops and in them,
+_TRAFFIC = 5, 3  # in units of the traffic of a kernel
+_UNROLLED = 32  # operations for an element of a row that LLVM unrolls as a whole, with all that is computed of it
+_PEELED, _CHEAP = (13, 25), 2  # cheap operations for an element, beside whose two pads at the ends of rows LLVM makes vectors
+
+
+def _write_padded(values: list[Value], found: dict[Any, str], in_loop: bool) -> None:
+    """Put barriers behind values that several pads read, such as differences of fluxes, and derivatives of differences.
+
+    Each pad is a branch that computes its operand. LLVM makes no vectors of two of them, or it computes both for all elements.
     """
-    for value in values:
-        if value.name == "dot_general":
-            _write_factor(value, found, in_loop)
-        if not value.is_loop or value.is_kernel:
+    pads: dict[Value, set[Value]] = {}
+    least_each, least = _PADDED_EACH[in_loop], _PADDED[in_loop]
+    for value in reversed(values):
+        readers = pads[value] = set()
+        for user in value.users:
+            if user.name == "pad" and user.is_loop:
+                readers.add(user)
+            elif user.name in ELEMENTWISE and user.size == value.size and not user.is_kernel:
+                readers |= pads[user]
+        times = sum([1 + len(pad.copies) for pad in readers])  # equal ones seldom are in one kernel
+        if times < 2 or value.name not in ELEMENTWISE or not value.is_loop or value.is_kernel or not value.size:
             continue
-        if value.size == 1:
-            spread = max([user.size for user in value.users if user.is_loop and user.name not in MOVES], default=0)
-            if spread > 1 and value.weight and spread * work_of(value) > _REPEATED_SCALAR and _is_joined(value):
-                found.setdefault(value.var, f"computed again for each element of a part ({value.name})")
-                value.is_kernel = True
-            continue
-        repeated = sum([user.size for user in value.users if user.size > value.size and _repeats_rows(user, value)])
-        if repeated * _REPEATED_MOST < _REPEATED:
-            continue
-        work = work_of(value)
-        if work >= _REPEATED_WORK and (repeated - value.size) * (work - traffic(value)) > _REPEATED:
-            found.setdefault(value.var, f"computed again for each row ({value.name} of {value.size} elements)")
-            value.is_kernel = True
+        steps = [each for each in cone_of(value) if each.name in ELEMENTWISE]
+        work = sum(each.run * min(each.size, value.size) for each in steps) / value.size
+        again = (times - 1) * work
+        if times == len(readers) and (work <= _UNROLLED and _make_short_rows(readers) or (
+                _PEELED[0] <= work < _PEELED[1] and max(each.run for each in steps) <= _CHEAP and _are_at_ends(readers))):
+            pads[value] = set()  # it is fast as it is, and with it all that it is computed of
+        elif work >= least_each and again > _TRAFFIC[in_loop] * traffic(value) and again * value.size > least:
+            found.setdefault(value.var, f"padded {times} times ({value.name} of {value.size} elements)")
+            value.is_kernel, pads[value] = True, set()
+
+
+def _make_short_rows(pads: set[Value]) -> bool:
+    """Whether each of them is another part of short rows, which LLVM unrolls as a whole."""
+    shape = next(iter(pads)).var.aval.shape
+    starts = sorted({pad.eqn.params["padding_config"][-1] for pad in pads})
+    return shape[-1] <= PADDED_ROW and len(starts) == len(pads) and all(
+        low + (shape[-1] - low - high) <= after for (low, high, _), (after, _, _) in pairwise(starts))
+
+
+def _are_at_ends(pads: set[Value]) -> bool:
+    """Whether they are two that add an element to rows, one of them at the start and the other at the end."""
+    *others, lasts = zip(*[pad.eqn.params["padding_config"] for pad in pads], strict=True)
+    return sorted(lasts) == [(0, 1, 0), (1, 0, 0)] and not any(any(config) for axis in others for config in axis)
+
+
+# --- costly functions that are computed several times for an element ---------------------------------
+
+_SHARED_EACH = 13  # operations for an element: an exponential
+_LARGE = 4096  # elements of an array whose pads are branches
+_PART_EACH, _PART = 30, 3000  # operations for an element, and in all, that parts of a concatenation in a loop do again
+_TAKEN_IN = 16384  # bytes of a matrix, from which on XLA writes it before it multiplies it by a vector
+_OTHER_PLACES = SLICES | {"gather", "rev", "transpose"}  # they read elements in another order
 
 
 def _write_shared(values: list[Value], found: dict[Any, str], in_loop: bool) -> None:
@@ -192,48 +217,6 @@ def _takes_in(product: Value, factor: Value) -> bool:
     return is_vector and factor.size * factor.var.aval.dtype.itemsize < _TAKEN_IN
 
 
-def _write_padded(values: list[Value], found: dict[Any, str], in_loop: bool) -> None:
-    """Put barriers behind values that several pads read, such as differences of fluxes, and derivatives of differences.
-
-    Each pad is a branch that computes its operand. LLVM makes no vectors of two of them, or it computes both for all elements.
-    """
-    pads: dict[Value, set[Value]] = {}
-    least_each, least = _PADDED_EACH[in_loop], _PADDED[in_loop]
-    for value in reversed(values):
-        readers = pads[value] = set()
-        for user in value.users:
-            if user.name == "pad" and user.is_loop:
-                readers.add(user)
-            elif user.name in ELEMENTWISE and user.size == value.size and not user.is_kernel:
-                readers |= pads[user]
-        times = sum([1 + len(pad.copies) for pad in readers])  # equal ones seldom are in one kernel
-        if times < 2 or value.name not in ELEMENTWISE or not value.is_loop or value.is_kernel or not value.size:
-            continue
-        steps = [each for each in cone_of(value) if each.name in ELEMENTWISE]
-        work = sum(each.run * min(each.size, value.size) for each in steps) / value.size
-        again = (times - 1) * work
-        if times == len(readers) and (work <= _UNROLLED and _make_short_rows(readers) or (
-                _PEELED[0] <= work < _PEELED[1] and max(each.run for each in steps) <= _CHEAP and _are_at_ends(readers))):
-            pads[value] = set()  # it is fast as it is, and with it all that it is computed of
-        elif work >= least_each and again > _TRAFFIC[in_loop] * traffic(value) and again * value.size > least:
-            found.setdefault(value.var, f"padded {times} times ({value.name} of {value.size} elements)")
-            value.is_kernel, pads[value] = True, set()
-
-
-def _make_short_rows(pads: set[Value]) -> bool:
-    """Whether each of them is another part of short rows, which LLVM unrolls as a whole."""
-    shape = next(iter(pads)).var.aval.shape
-    starts = sorted({pad.eqn.params["padding_config"][-1] for pad in pads})
-    return shape[-1] <= PADDED_ROW and len(starts) == len(pads) and all(
-        low + (shape[-1] - low - high) <= after for (low, high, _), (after, _, _) in pairwise(starts))
-
-
-def _are_at_ends(pads: set[Value]) -> bool:
-    """Whether they are two that add an element to rows, one of them at the start and the other at the end."""
-    *others, lasts = zip(*[pad.eqn.params["padding_config"] for pad in pads], strict=True)
-    return sorted(lasts) == [(0, 1, 0), (1, 0, 0)] and not any(any(config) for axis in others for config in axis)
-
-
 def _only_reader(value: Value) -> Value:
     """A value, or what is computed of it alone, and of numbers, before several read that."""
     while len(value.users) == 1 and not value.is_result:
@@ -244,40 +227,39 @@ def _only_reader(value: Value) -> Value:
     return value
 
 
-def _write_complex(values: list[Value], found: dict[Any, str]) -> None:
-    """Put barriers behind complex functions that several kernels read: XLA makes them of sines and exponentials in each."""
-    for value in values:
-        if value.name in _COMPLEX and value.is_loop and is_complex(value.var.aval) and value.size >= _VECTOR:
-            if len(value.kernels) > 1 or any(user.name in _SEVERAL for user in value.users):
-                found.setdefault(value.var, f"a complex function with several readers ({value.name} of {value.size} elements)")
-                value.is_kernel = True
+# --- values that are repeated for each row -----------------------------------------------------------
+
+_REPEATED, _REPEATED_WORK = 1_000_000, 12  # operations done again that are worth a kernel, and those for an element
+_REPEATED_MOST = 1000  # operations for an element, at most
+_REPEATED_SCALAR = 4000  # operations done again that are worth a kernel for a scalar,
+_REPEATED_FACTOR, _REPEATED_IF_WRITTEN = 16000, 4000  # for a factor of a product, and for one that is written anyway
 
 
-def _write_factor(product: Value, found: dict[Any, str], in_loop: bool) -> None:
-    """Put barriers behind the factors of a product that is a loop into which XLA fuses both.
+def _write_repeated(values: list[Value], found: dict[Any, str], in_loop: bool) -> None:
+    """Put barriers behind values that are broadcast along an axis in front of their own, where that saves work.
 
-    Such are outer products, where the second factor is computed again for each element of the first, and small ones in loops.
+    XLA fuses a sine into the loop over the larger array, which computes it again for each row. Along a later axis the compiler
+    moves it out of the inner loop. So it does with a scalar, but not out of what only some elements need: a part of a
+    concatenation.
     """
-    eqn = product.eqn
-    count, repeated = product.size, eqn.invars[1:]
-    if any(map(any, eqn.params["dimension_numbers"])):
-        if not in_loop or not _is_summed(eqn):
-            return
-        count, repeated = products.count(eqn), eqn.invars
-    for value in product.operands:
-        if value.var in repeated and value.is_loop and not value.is_result and value.weight:
-            saved = (count - value.size) * (work_of(value) - traffic(value))
-            if saved > (_REPEATED_FACTOR if len(value.users) == 1 else _REPEATED_IF_WRITTEN):
-                found.setdefault(value.var, f"computed again for each row of a product ({value.name} of {value.size} elements)")
-
-
-def _is_summed(eqn: Any) -> bool:
-    """Whether a product of two matrices in a loop is a sum in its kernel."""
-    from lowering.small_products import is_summed  # loaded with the program's own rules
-
-    left, right, out = (atom.aval for atom in (*eqn.invars, *eqn.outvars))
-    dtypes = left.dtype if left.dtype == right.dtype else out.dtype, out.dtype  # as the rule converts them
-    return is_summed(left.shape, right.shape, eqn.params["dimension_numbers"], dtypes, True)
+    for value in values:
+        if value.name == "dot_general":
+            _write_factor(value, found, in_loop)
+        if not value.is_loop or value.is_kernel:
+            continue
+        if value.size == 1:
+            spread = max([user.size for user in value.users if user.is_loop and user.name not in MOVES], default=0)
+            if spread > 1 and value.weight and spread * work_of(value) > _REPEATED_SCALAR and _is_joined(value):
+                found.setdefault(value.var, f"computed again for each element of a part ({value.name})")
+                value.is_kernel = True
+            continue
+        repeated = sum([user.size for user in value.users if user.size > value.size and _repeats_rows(user, value)])
+        if repeated * _REPEATED_MOST < _REPEATED:
+            continue
+        work = work_of(value)
+        if work >= _REPEATED_WORK and (repeated - value.size) * (work - traffic(value)) > _REPEATED:
+            found.setdefault(value.var, f"computed again for each row ({value.name} of {value.size} elements)")
+            value.is_kernel = True
 
 
 def _is_joined(start: Value) -> bool:
@@ -322,3 +304,46 @@ def _written_order(value: Value) -> list[int]:
         order = list(last.users[0].eqn.params["permutation"])
         return order if sorted(order) == axes else axes  # equal views count as one value, also of other shapes
     return axes
+
+
+def _write_factor(product: Value, found: dict[Any, str], in_loop: bool) -> None:
+    """Put barriers behind the factors of a product that is a loop into which XLA fuses both.
+
+    Such are outer products, where the second factor is computed again for each element of the first, and small ones in loops.
+    """
+    eqn = product.eqn
+    count, repeated = product.size, eqn.invars[1:]
+    if any(map(any, eqn.params["dimension_numbers"])):
+        if not in_loop or not _is_summed(eqn):
+            return
+        count, repeated = products.count(eqn), eqn.invars
+    for value in product.operands:
+        if value.var in repeated and value.is_loop and not value.is_result and value.weight:
+            saved = (count - value.size) * (work_of(value) - traffic(value))
+            if saved > (_REPEATED_FACTOR if len(value.users) == 1 else _REPEATED_IF_WRITTEN):
+                found.setdefault(value.var, f"computed again for each row of a product ({value.name} of {value.size} elements)")
+
+
+def _is_summed(eqn: Any) -> bool:
+    """Whether a product of two matrices in a loop is a sum in its kernel."""
+    from lowering.small_products import is_summed  # loaded with the program's own rules
+
+    left, right, out = (atom.aval for atom in (*eqn.invars, *eqn.outvars))
+    dtypes = left.dtype if left.dtype == right.dtype else out.dtype, out.dtype  # as the rule converts them
+    return is_summed(left.shape, right.shape, eqn.params["dimension_numbers"], dtypes, True)
+
+
+# --- complex functions -------------------------------------------------------------------------------
+
+_COMPLEX = frozenset(
+    "exp exp2 expm1 log log1p sin cos tan sinh cosh tanh logistic sqrt rsqrt pow asin acos asinh acosh".split())
+_SEVERAL = _COMPLEX | {"sign"}  # of a complex operand they are several kernels
+
+
+def _write_complex(values: list[Value], found: dict[Any, str]) -> None:
+    """Put barriers behind complex functions that several kernels read: XLA makes them of sines and exponentials in each."""
+    for value in values:
+        if value.name in _COMPLEX and value.is_loop and is_complex(value.var.aval) and value.size >= _VECTOR:
+            if len(value.kernels) > 1 or any(user.name in _SEVERAL for user in value.users):
+                found.setdefault(value.var, f"a complex function with several readers ({value.name} of {value.size} elements)")
+                value.is_kernel = True

@@ -375,7 +375,7 @@ class RuleContext:
             return result
 
     def accuracy(self, accuracy: Any = None) -> dict[str, Any]:
-        """The attributes that say how exact an operation shall be: a mode's name, or bounds of the error."""
+        """The attributes that say how exact an operation must be: a mode's name, or bounds of the error."""
         if accuracy is None:
             return {}
         mode, bounds = getattr(accuracy, "name", "TOLERANCE"), ""

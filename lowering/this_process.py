@@ -111,7 +111,7 @@ def forced_devices() -> int:
 @contextlib.contextmanager
 def more_threads(devices: int) -> Iterator[None]:
     """Within the context, a client of several devices starts with threads for several programs on each, if the user does not
-    say how many threads it shall have."""
+    say how many threads it has."""
     if devices < 2 or _THREADS in os.environ:
         yield
         return

@@ -179,13 +179,13 @@ class Primitive:
         outs = found if several and isinstance(found, (tuple, list)) else (found,)
         if several and outs is not found or not all(isinstance(out, (AbstractValue, AbstractRef)) for out in outs):
             wanted = "a sequence of abstract values (multiple_results is set)" if several else "an abstract value"
-            raise TypeError(f"the abstract evaluation rule of {self.name!r}, {source.function_location(rule)}, shall return "
+            raise TypeError(f"the abstract evaluation rule of {self.name!r}, {source.function_location(rule)}, must return "
                             f"{wanted}, but returned {found!r} of type {type(found)}")
         return list(outs) if several else found
 
     def _checked_effects(self, rule: Callable[..., Any], found: Any) -> Any:
         if not isinstance(found, (tuple, list)) or len(found) != 2:
-            raise TypeError(f"the abstract evaluation rule of {self.name!r}, {source.function_location(rule)}, shall return a "
+            raise TypeError(f"the abstract evaluation rule of {self.name!r}, {source.function_location(rule)}, must return a "
                             f"pair of abstract values and effects, but returned {found!r}")
         return self._checked_types(rule, found[0]), frozenset(found[1]) or no_effects
 

@@ -513,14 +513,14 @@ def _call_registered(rule: UserRule, operands: list[Series], params: dict[str, A
     series = [[_dense(operand, k) for k in range(1, order + 1)] for operand in operands]
     found = rule.rule(tuple(operand[0] for operand in operands), series, **params)
     if not isinstance(found, (tuple, list)) or len(found) != 2:
-        raise rule.fail("jet", f"shall return the value and its series, but returned {found!r}")
+        raise rule.fail("jet", f"must return the value and its series, but returned {found!r}")
     value, terms = found
     is_several = rule.primitive.multiple_results
     values = list(value) if is_several else [value]
     several = terms if is_several and not isinstance(terms, ZeroSeries) else [terms] * len(values)
     for of_each in several:
         if not isinstance(of_each, ZeroSeries) and not (hasattr(of_each, "__len__") and len(of_each) == order):
-            raise rule.fail("jet", f"shall return {order} coefficients, or zero_series, for each result, but returned "
+            raise rule.fail("jet", f"must return {order} coefficients, or zero_series, for each result, but returned "
                                    f"{of_each!r}")
     return [_with_value(each, of_each) for each, of_each in zip(values, several, strict=True)]
 

@@ -34,7 +34,7 @@ class _UserRule:
         live = ([True] * len(eqn.invars),) if TAKES_LIVE_INPUTS else ()
         found = self.rule(used, *live, eqn)
         if not isinstance(found, (tuple, list)) or len(found) != 2 or not isinstance(found[1], (JaxprEqn, type(None))):
-            raise RuleError(f"the rule for dead code of {eqn.primitive.name!r}, {source.function_location(self.rule)}, shall "
+            raise RuleError(f"the rule for dead code of {eqn.primitive.name!r}, {source.function_location(self.rule)}, must "
                             f"return a list of flags and an equation or None, but returned {found!r}")
         return found[1]
 

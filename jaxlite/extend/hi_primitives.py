@@ -289,7 +289,7 @@ def _stage_call(trace: Any, args: Sequence[Any], params: dict[str, Any]) -> list
     prim: VJPHiPrimitive = params["_prim"]
     outs = prim._stage(trace, trace.pinned or here(), tree_unflatten(prim.in_tree, args))
     if not isinstance(outs, (list, tuple)) or len(outs) != len(prim.out_avals_flat):
-        raise TypeError(f"{function_location(prim.staging)} shall return a list of {len(prim.out_avals_flat)} results, but "
+        raise TypeError(f"{function_location(prim.staging)} must return a list of {len(prim.out_avals_flat)} results, but "
                         f"returned {outs!r}")
     return list(outs)
 
@@ -298,7 +298,7 @@ def _narrow(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn | None:
     prim: VJPHiPrimitive = eqn.params["_prim"]
     found = prim._narrow(tree_unflatten(prim.out_tree, used))
     if not isinstance(found, tuple) or len(found) != 3 or not isinstance(found[2], (VJPHiPrimitive, type(None))):
-        raise TypeError(f"{function_location(prim.dce)} shall return flags for arguments, flags for results, and an operation "
+        raise TypeError(f"{function_location(prim.dce)} must return flags for arguments, flags for results, and an operation "
                         f"or None, but returned {found!r}")
     reads, gives = (broadcast_prefix(flags, with_places(tree))
                     for flags, tree in zip(found, (prim.in_tree, prim.out_tree), strict=False))

@@ -206,7 +206,7 @@ def _checked(ctx: RuleContext, rule: LoweringRule, results: Any) -> list[Any]:
     elif hasattr(results, "results") and not isinstance(results, (tuple, list)):
         results = list(results.results)
     if not isinstance(results, Iterable):
-        raise fail(f"shall return a sequence of MLIR values, but returned {results!r}")
+        raise fail(f"must return a sequence of MLIR values, but returned {results!r}")
     values = [each[0] if isinstance(each, (tuple, list)) and len(each) == 1 else each for each in results]
     if len(values) != len(avals):
         raise fail(f"returned {len(values)} values for {len(avals)} results")

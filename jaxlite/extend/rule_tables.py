@@ -154,7 +154,7 @@ def _as_it_is(primitive: Any, rule: Callable) -> Callable:
 def _call_jvp(rule: UserRule, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
     pair = rule.rule(tuple(primals), tuple(tangents), **params)
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise rule.fail("JVP", f"shall return a pair of primal and tangent results, but returned {pair!r}")
+        raise rule.fail("JVP", f"must return a pair of primal and tangent results, but returned {pair!r}")
     outs, dots = pair
     if not rule.primitive.multiple_results:
         return outs, _tangent(rule, outs, dots)
@@ -182,7 +182,7 @@ def _call_transpose(rule: UserRule, cotangent: Any, *operands: Any, **params: An
         return [None] * len(operands)
     if not isinstance(found, (tuple, list)) or len(found) != len(operands):
         count = f"{len(found)} of them" if isinstance(found, (tuple, list)) else f"{found!r}"
-        raise rule.fail("transpose", f"shall return a cotangent or None for each of {len(operands)} operands, but returned "
+        raise rule.fail("transpose", f"must return a cotangent or None for each of {len(operands)} operands, but returned "
                                      f"{count}")
     outs: list[Any] = []
     for index, (operand, ct) in enumerate(zip(operands, found, strict=True)):
@@ -277,7 +277,7 @@ def add_any(x: Any, y: Any) -> Any:
 
 def _checked_batch(rule: UserRule, size: int, found: Any) -> Any:
     if not isinstance(found, (tuple, list)) or len(found) != 2:
-        raise rule.fail("batching", f"shall return a pair of results and their batched axes, but returned {found!r}")
+        raise rule.fail("batching", f"must return a pair of results and their batched axes, but returned {found!r}")
     outs, dims = found
     if not rule.primitive.multiple_results:
         return outs, _checked_dim(rule, size, outs, dims)

@@ -1,4 +1,4 @@
-"""Which of two code generators XLA:CPU shall use for a program: the one by way of MLIR, or the one before it.
+"""Which of two code generators XLA:CPU uses for a program: the one by way of MLIR, or the older one.
 
 The older one emits LLVM's code directly. It takes two thirds of the time to compile, or less, and its code is as fast for small
 arrays. jaxlib 0.10 has a flag that chooses it for all kernels of a program. jaxlib 0.12 has it for functions that are called
@@ -20,26 +20,14 @@ from lowering import xla
 from lowering.monoids import RUNNING, slides
 from lowering.passes.operations import FUSIBLE, REDUCTIONS, RUN_COST, WEIGHT, bodies, call_body
 
-_SMALL = 1024  # elements
+_SMALL = 1024  # elements of a small array
+
+
+# --- jaxlib 0.10: a flag for all kernels of a program ------------------------------------------------
+
 _FIT = FUSIBLE - {"gather"}
 _LONG, _LONGEST = 40, 300  # instructions of a long function, and of a program with some that the older one still vectorizes,
 _FEW_LONG = 256  # or elements for which that does not matter
-
-_LARGEST = 16384  # elements of an array in a small function
-_LARGEST_JOINED = 4096  # elements of an array joined along its leading axis: the newer generator copies whole parts
-_ROW = 16  # elements of the rows of a larger array, and of one that something costly is computed of, which LLVM vectorizes
-_COSTLY, _TINY = 13, 64  # operations for an element that are many, elements that are few
-_MOST_WORK = 1 << 20  # cheap operations, from which on threads may help
-_FEW_EQUAL = 4  # kernels that are like others, which the newer generator does not compile again
-_DEPTH = 2  # operands of operands by which kernels are told apart
-_LOOPS = ("while", "scan", "cond")
-_NAME, _MARKED = "jaxlite_program", "jaxlite_small"  # of what `main` was, and of the function that is marked
-_RANDOM = ("random_seed", "random_bits", "random_split", "random_fold_in", "random_wrap", "random_unwrap")
-_BY_ONE = ("broadcast_in_dim", "mul")  # of nothing but ones, and by ones: the gradients of sums
-_NO_KERNELS = ("reshape", "squeeze", "copy", "stop_gradient", "name", "concatenate", "optimization_barrier",
-               "linear_recurrence")
-_NO_KERNELS_ALL = ("broadcast_in_dim", "slice", "split")  # if the result is as large as the operand
-_LONG_ALONE = (["log"], ["log1p"])  # programs
 
 
 def prefers_older(jaxpr: Any) -> bool:
@@ -77,18 +65,26 @@ def _is_small(var: Any) -> bool:
     return type(size) is int and size <= _SMALL and _is_plain(var)
 
 
-def _is_plain(var: Any) -> bool:
-    """Whether a value has elements of a type that the older generator takes as well as the newer one."""
-    dtype = getattr(var.aval, "dtype", None)
-    return getattr(dtype, "kind", None) in ("b", "i", "u") or dtype in ("float32", "float64")
+# --- jaxlib 0.12: functions that are marked as small -------------------------------------------------
 
-
-def _is_key(var: Any) -> bool:
-    return str(getattr(var.aval, "dtype", "")).startswith("key<")
+_LARGEST = 16384  # elements of an array in a small function
+_LARGEST_JOINED = 4096  # elements of an array joined along its leading axis: the newer generator copies whole parts
+_ROW = 16  # elements of the rows of a larger array, and of one that something costly is computed of, which LLVM vectorizes
+_COSTLY, _TINY = 13, 64  # operations for an element that are many, elements that are few
+_MOST_WORK = 1 << 20  # cheap operations, from which on threads may help
+_FEW_EQUAL = 4  # kernels that are like others, which the newer generator does not compile again
+_LOOPS = ("while", "scan", "cond")
+_RANDOM = ("random_seed", "random_bits", "random_split", "random_fold_in", "random_wrap", "random_unwrap")
+_BY_ONE = ("broadcast_in_dim", "mul")  # of nothing but ones, and by ones: the gradients of sums
+_NO_KERNELS = ("reshape", "squeeze", "copy", "stop_gradient", "name", "concatenate", "optimization_barrier",
+               "linear_recurrence")
+_NO_KERNELS_ALL = ("broadcast_in_dim", "slice", "split")  # if the result is as large as the operand
+_LONG_ALONE = (["log"], ["log1p"])  # programs
+_NAME, _MARKED = "jaxlite_program", "jaxlite_small"  # of what `main` was, and of the function that is marked
 
 
 def is_one_function(jaxpr: Any, barriers: Container[Any] = ()) -> bool:
-    """Whether XLA shall compile a program as one function, on jaxlib 0.12, if these variables get barriers."""
+    """Whether to compile a program as one function, on jaxlib 0.12, if these variables get barriers."""
     parameters = (*jaxpr.constvars, *jaxpr.invars)
     if not xla.HAS_SMALL_FUNCTIONS or not all(_is_plain(var) or _is_key(var) for var in parameters):
         return False
@@ -99,31 +95,6 @@ def is_one_function(jaxpr: Any, barriers: Container[Any] = ()) -> bool:
     if not 0 < _work(jaxpr, _LARGEST) <= _MOST_WORK:
         return False
     return _is_varied(jaxpr, barriers, _FEW_EQUAL)
-
-
-def _is_varied(jaxpr: Any, barriers: Container[Any], few: int) -> bool:
-    """Whether no more kernels of a program than these few, or half of them, are like others."""
-    kernels = list(_kernels(jaxpr, barriers, jaxpr.outvars))
-    return len(kernels) - len(set(kernels)) <= max(few, len(kernels) // 2)
-
-
-def _kernels(jaxpr: Any, barriers: Container[Any], results: Iterable[Any]) -> Iterator[Any]:
-    """What tells kernels of a program apart that end in a reduction, at a barrier or in a result."""
-    makers: dict[Any, Any] = {}
-    ends = {var for var in results if not hasattr(var, "val")}
-    for eqn in jaxpr.eqns:
-        inner = call_body(eqn)
-        if inner is not None:
-            yield from _kernels(inner, barriers, [
-                atom for var, atom in zip(eqn.outvars, inner.outvars, strict=True) if var in ends])
-        elif eqn.primitive.name in REDUCTIONS or any(var in barriers or var in ends for var in eqn.outvars):
-            yield _kind(eqn, makers, _DEPTH)
-        makers.update((var, eqn) for var in eqn.outvars)
-
-
-def _kind(eqn: Any, makers: dict[Any, Any], depth: int) -> tuple[Any, ...]:
-    operands = [makers.get(atom) for atom in eqn.invars if depth and not hasattr(atom, "val")]
-    return (eqn.primitive.name, eqn.outvars[0].aval.shape, *[each and _kind(each, makers, depth - 1) for each in operands])
 
 
 def _work(jaxpr: Any, largest: int) -> float:
@@ -182,9 +153,13 @@ def _is_joined(eqn: Any) -> bool:
     return math.prod(eqn.outvars[0].aval.shape[:eqn.params["dimension"]]) == 1
 
 
+def _is_key(var: Any) -> bool:
+    return str(getattr(var.aval, "dtype", "")).startswith("key<")
+
+
 @contextlib.contextmanager
 def outlined(module: Any, is_small: bool) -> Iterator[None]:
-    """Within the context, `main` of a module calls its program as a function that is marked as small, if it shall be one.
+    """Within the context, `main` of a module calls its program as a function that is marked as small, if `is_small`.
 
     XLA ends the process where a parameter of a function marked so is no operand of an operation in it, and simplification may
     leave any parameter without use. So the function only passes its parameters on to the program, which XLA must not inline
@@ -232,3 +207,39 @@ def _call(name: str, operands: Any, results: list[Any], marks: tuple[str, ...]) 
     values = {mark: ir.StringAttr.get("false" if mark == "inlineable" else "true") for mark in marks}
     attributes = {"callee": ir.FlatSymbolRefAttr.get(name), "mhlo.frontend_attributes": ir.DictAttr.get(values)}
     return list(ir.Operation.create("func.call", results, list(operands), attributes).results)
+
+
+# --- what both ask -----------------------------------------------------------------------------------
+
+_DEPTH = 2  # operands of operands by which kernels are told apart
+
+
+def _is_plain(var: Any) -> bool:
+    """Whether a value has elements of a type that the older generator takes as well as the newer one."""
+    dtype = getattr(var.aval, "dtype", None)
+    return getattr(dtype, "kind", None) in ("b", "i", "u") or dtype in ("float32", "float64")
+
+
+def _is_varied(jaxpr: Any, barriers: Container[Any], few: int) -> bool:
+    """Whether no more kernels of a program than these few, or half of them, are like others."""
+    kernels = list(_kernels(jaxpr, barriers, jaxpr.outvars))
+    return len(kernels) - len(set(kernels)) <= max(few, len(kernels) // 2)
+
+
+def _kernels(jaxpr: Any, barriers: Container[Any], results: Iterable[Any]) -> Iterator[Any]:
+    """What tells kernels of a program apart that end in a reduction, at a barrier or in a result."""
+    makers: dict[Any, Any] = {}
+    ends = {var for var in results if not hasattr(var, "val")}
+    for eqn in jaxpr.eqns:
+        inner = call_body(eqn)
+        if inner is not None:
+            yield from _kernels(inner, barriers, [
+                atom for var, atom in zip(eqn.outvars, inner.outvars, strict=True) if var in ends])
+        elif eqn.primitive.name in REDUCTIONS or any(var in barriers or var in ends for var in eqn.outvars):
+            yield _kind(eqn, makers, _DEPTH)
+        makers.update((var, eqn) for var in eqn.outvars)
+
+
+def _kind(eqn: Any, makers: dict[Any, Any], depth: int) -> tuple[Any, ...]:
+    operands = [makers.get(atom) for atom in eqn.invars if depth and not hasattr(atom, "val")]
+    return (eqn.primitive.name, eqn.outvars[0].aval.shape, *[each and _kind(each, makers, depth - 1) for each in operands])

@@ -1,4 +1,4 @@
-"""Whether XLA:CPU shall keep a program's temporaries in several blocks of memory, each of a size that the C library keeps.
+"""Whether XLA:CPU keeps a program's temporaries in several blocks of memory, each of a size that the C library keeps.
 
 XLA puts all of them into one block, which it asks for in each call. glibc maps a block of more than 32 MiB anew, and each of
 its pages is zeroed when it is first written: up to a fifth of the time of a training step. So if all arrays are small beside

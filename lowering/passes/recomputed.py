@@ -32,7 +32,7 @@ def write(values: list[Value], found: dict[Any, str], in_loop: bool) -> None:
 
 # --- positions ---------------------------------------------------------------------------------------
 
-_LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
+_LONG_COUNT = 64  # integer operations on positions, one after another, of which LLVM should not see the start
 _first = itemgetter(0)
 
 

@@ -1,4 +1,4 @@
-"""Whether XLA:CPU shall compute several results of one computation in one kernel.
+"""Whether XLA:CPU computes several results of one computation in one kernel.
 
 XLA:CPU emits a kernel for each result: three for a parameter in Adam, each of which reads the gradient. It can merge kernels
 of one shape that read the same arrays, but the flag that makes it do so also forbids it to compute a value in several
@@ -15,7 +15,8 @@ from lowering.passes.operations import ELEMENTWISE, call_body
 
 _LEAST = 8192  # elements of a result, below which to pass several takes as long as it saves
 _LEAST_RAGGED = 200_000  # of one whose rows have a rest: a merged kernel goes by rows, which gains in slow memory alone
-_SHORT_ROW, _ROW = 32, 32  # elements of rows that do not matter, and parts of which longer ones shall be whole
+_SHORT_ROW = 32  # elements of a row up to which its length does not matter
+_ROW = 32  # the length of longer rows should be a multiple of this
 _MOST = 32  # results of one shape: for each pair of a kernel's arrays the code asks whether they overlap
 
 

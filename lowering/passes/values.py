@@ -1,4 +1,4 @@
-"""A program as a graph of values, for the passes that decide which of them XLA:CPU had better write to memory.
+"""A program as a graph of values, for the passes that decide which of them are better written to memory by XLA:CPU.
 
 Calls are seen through, and reshapes that move nothing are their operand. Bodies of loops and branches are programs of their
 own. Of each value there is what it takes to compute it: instructions, work for an element, and memory traffic.

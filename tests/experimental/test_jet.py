@@ -88,8 +88,8 @@ def test_rules_of_others():
     assert [list(map(float, each)) for each in terms] == [[0, 0], [1, 4]]
     with pytest.raises(KeyError):
         jet_module.jet_rules[lax.sort_p]
-    for rule, text in ((lambda primals, series: primals[0], "shall return the value and its series"),
-                       (lambda primals, series: (primals[0], [1.0]), "shall return 3 coefficients")):
+    for rule, text in ((lambda primals, series: primals[0], "must return the value and its series"),
+                       (lambda primals, series: (primals[0], [1.0]), "must return 3 coefficients")):
         jet_module.jet_rules[cube] = rule
         with pytest.raises(TypeError, match=f"the jet rule of 'cube', .*<lambda> at .*test_jet.py.*{text}"):
             derivatives()

@@ -388,7 +388,7 @@ def test_sparse_rules_of_others():
     np.testing.assert_array_equal(spenv.data(out), [8, 20])
     assert thrice in transform.sparse_rules_bcoo and lax.sort_p not in transform.sparse_rules_bcoo
     transform.sparse_rules_bcoo[thrice] = lambda spenv, x, by: x
-    with pytest.raises(TypeError, match="the sparsify rule of 'thrice', .*test_sparse.py.*shall return a list of spvalues"):
+    with pytest.raises(TypeError, match="the sparsify rule of 'thrice', .*test_sparse.py.*must return a list of spvalues"):
         function(m)
     with pytest.raises(TypeError, match="the sparsify rule of 'thrice' is not a function: 3"):
         transform.sparse_rules_bcoo[thrice] = 3

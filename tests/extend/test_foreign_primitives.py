@@ -125,7 +125,7 @@ def test_linear_vectorized_and_fancy_rules():
 
 @pytest.mark.parametrize("table, rule, use, message", [
     (batching.primitive_batchers, lambda args, dims: (args[0], 5), lambda f: jax.vmap(f)(X), "shape .3,. is 5"),
-    (batching.primitive_batchers, lambda args, dims: args[0], lambda f: jax.vmap(f)(X), "shall return a pair"),
+    (batching.primitive_batchers, lambda args, dims: args[0], lambda f: jax.vmap(f)(X), "must return a pair"),
     (ad.primitive_jvps, lambda primals, tangents: (primals[0], X), lambda f: jax.grad(f)(1.0), r"float32\[3\]|f32\[3\]"),
     (ad.primitive_jvps, lambda primals, tangents: primals[0], lambda f: jax.jvp(f, (1.0,), (1.0,)), "pair of primal and"),
     (ad.primitive_transposes, lambda ct, x: (ct, ct), lambda f: jax.linear_transpose(f, 1.0)(1.0), "each of 1 operands"),
@@ -247,7 +247,7 @@ def test_an_abstract_evaluation_of_another_kind_is_named(several, rule, message)
     with pytest.raises(TypeError, match=rf"rule of 'mistyped', <lambda> at .*test_foreign_primitives.py:\d+.*{message}"):
         jax.make_jaxpr(prim.bind)(X)
     prim.def_effectful_abstract_eval(lambda x: [x])
-    with pytest.raises(TypeError, match="shall return a pair of abstract values and effects"):
+    with pytest.raises(TypeError, match="must return a pair of abstract values and effects"):
         jax.make_jaxpr(prim.bind)(X)
 
 

@@ -476,7 +476,7 @@ def _call_registered(rule: UserRule, eqn, values: list[Any]):
     spenv = SparsifyEnv()
     outs = rule.rule(spenv, *arrays_to_spvalues(spenv, values), **eqn.params)
     if not isinstance(outs, (tuple, list)) or not all(isinstance(each, SparsifyValue) for each in outs):
-        raise rule.fail("sparsify", f"shall return a list of spvalues, but returned {outs!r}")
+        raise rule.fail("sparsify", f"must return a list of spvalues, but returned {outs!r}")
     arrays = spvalues_to_arrays(spenv, list(outs))
     return arrays if eqn.primitive.multiple_results else arrays[0]
 

@@ -89,7 +89,7 @@ def _by_accumulators(prim: Primitive, rule: Callable[..., Any]) -> Callable[...,
         def checked(*given: Any) -> None:
             answer = rule(list(cotangents), *given, **params)
             if answer is not None:
-                raise TypeError(f"the transpose rule of {prim.name!r} adds to accumulators and shall return None, but it "
+                raise TypeError(f"the transpose rule of {prim.name!r} adds to accumulators and must return None, but it "
                                 f"returned a {type(answer).__name__}")
 
         return _accumulators().accumulated(checked, operands)

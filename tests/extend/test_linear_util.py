@@ -151,6 +151,25 @@ class Boxed(jax.core.Tracer):
         self.value = value
 
 
+class Boxing(jax.core.Trace):
+    """A trace of a library that boxes all values, and hands operations on to the trace outside."""
+
+    def __init__(self, parent):
+        super().__init__()
+        self.parent_trace = parent
+
+    def process_primitive(self, primitive, tracers, params):
+        out = primitive.bind_with_trace(self.parent_trace, [getattr(each, "value", each) for each in tracers], params)
+        return [Boxed(self, each) for each in out] if primitive.multiple_results else Boxed(self, out)
+
+    @classmethod
+    def run(cls, f, *values):
+        with core.take_current_trace() as parent:
+            trace = cls(parent)
+            with core.set_current_trace(trace):
+                return f(*[Boxed(trace, each) for each in values]).value
+
+
 def test_a_trace_of_a_library():
     """Made of the names in `extend.core`: it counts operations, and hands them on."""
 
@@ -290,15 +309,7 @@ def test_scans_have_groups_for_libraries():
 def test_a_trace_of_a_library_processes_custom_jvp_calls():
     """It gets function and rule apart, and gives them to the trace outside, which differentiates by the rule."""
 
-    class Boxing(jax.core.Trace):
-        def __init__(self, parent):
-            super().__init__()
-            self.parent_trace = parent
-
-        def process_primitive(self, primitive, tracers, params):
-            out = primitive.bind_with_trace(self.parent_trace, [getattr(each, "value", each) for each in tracers], params)
-            return [Boxed(self, each) for each in out] if primitive.multiple_results else Boxed(self, out)
-
+    class OwnRules(Boxing):
         def process_custom_jvp_call(self, primitive, fun, jvp, tracers, *, symbolic_zeros):
             with core.take_current_trace():
                 seen.append((fun.call_wrapped(2.0, 3.0), jvp.call_wrapped(2.0, 3.0, 1.0, vanishes)[1]))
@@ -330,11 +341,7 @@ def test_a_trace_of_a_library_processes_custom_jvp_calls():
     seen, calls, ways = [], [], ["params", "operands"]
 
     def boxed(x):
-        y = x + 1
-        with core.take_current_trace() as parent:
-            trace = Boxing(parent)
-            with core.set_current_trace(trace):
-                return f(Boxed(trace, x), Boxed(trace, y)).value
+        return OwnRules.run(f, x, x + 1)
 
     while ways:
         assert boxed(2.0) == 6.0 and calls.pop()() == 1
@@ -347,15 +354,7 @@ def test_a_trace_of_a_library_processes_custom_jvp_calls():
 def test_a_trace_of_a_library_processes_custom_vjp_calls():
     """It gets function, forward and backward apart, and gives them to the trace outside, which differentiates by them."""
 
-    class Boxing(jax.core.Trace):
-        def __init__(self, parent):
-            super().__init__()
-            self.parent_trace = parent
-
-        def process_primitive(self, primitive, tracers, params):
-            out = primitive.bind_with_trace(self.parent_trace, [getattr(each, "value", each) for each in tracers], params)
-            return [Boxed(self, each) for each in out] if primitive.multiple_results else Boxed(self, out)
-
+    class OwnRules(Boxing):
         def process_custom_vjp_call(self, primitive, fun, fwd, bwd, tracers, *, out_trees, symbolic_zeros):
             with core.take_current_trace():
                 residuals_and_outs = fwd.call_wrapped(2.0, True, 3.0, False)
@@ -379,11 +378,7 @@ def test_a_trace_of_a_library_processes_custom_vjp_calls():
     seen = []
 
     def boxed(x):
-        y = x + 1
-        with core.take_current_trace() as parent:
-            trace = Boxing(parent)
-            with core.set_current_trace(trace):
-                return f(Boxed(trace, x), Boxed(trace, y)).value
+        return OwnRules.run(f, x, x + 1)
 
     assert boxed(2.0) == jax.jit(boxed)(2.0) == 6.0
     assert jax.grad(boxed)(2.0) == jax.jit(jax.grad(boxed))(2.0) == jax.grad(jax.jit(boxed))(2.0) == 2 * (10.0 + 3.0)

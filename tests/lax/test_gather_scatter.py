@@ -33,6 +33,13 @@ def boxes(operand_shape, indices, sizes, collapsed, index_map, operand_batching,
             yield position, [min(max(s, 0), limit) for s, limit in zip(start, limits, strict=True)]
 
 
+def elements(start, sizes, kept):
+    """(steps along the axes that are kept, position in the operand) for every element of a box, if there is one."""
+    for inner in itertools.product(*[range(sizes[axis]) for axis in kept]) if start is not None else ():
+        steps = dict(zip(kept, inner, strict=True))
+        yield inner, tuple(first + steps.get(axis, 0) for axis, first in enumerate(start))
+
+
 def place(position, inner, offset_dims, rank):
     """Where an element of a box stands in the output of a gather, or in the updates of a scatter."""
     where, positions, inners = [], iter(position), iter(inner)
@@ -53,12 +60,8 @@ def gather_oracle(operand, indices, numbers, sizes, mode, fill):
             shape[axis] = extent
     out = np.full(shape, fill, operand.dtype)
     for position, start in boxes(operand.shape, indices, sizes, collapsed, index_map, batching, indices_batching, mode):
-        if start is not None:
-            for inner in itertools.product(*[range(sizes[axis]) for axis in kept]):
-                source = list(start)
-                for axis, step in zip(kept, inner, strict=True):
-                    source[axis] += step
-                out[place(position, inner, offset, rank)] = operand[tuple(source)]
+        for inner, source in elements(start, sizes, kept):
+            out[place(position, inner, offset, rank)] = operand[source]
     return out
 
 
@@ -71,12 +74,8 @@ def scatter_oracle(operand, indices, updates, numbers, mode, combine):
         sizes[axis] = updates.shape[update_axis]
     out = operand.copy()
     for position, start in boxes(operand.shape, indices, sizes, inserted, index_map, batching, indices_batching, mode):
-        if start is not None:
-            for inner in itertools.product(*[range(sizes[axis]) for axis in kept]):
-                target = list(start)
-                for axis, step in zip(kept, inner, strict=True):
-                    target[axis] += step
-                out[tuple(target)] = combine(out[tuple(target)], updates[place(position, inner, window, updates.ndim)])
+        for inner, target in elements(start, sizes, kept):
+            out[target] = combine(out[target], updates[place(position, inner, window, updates.ndim)])
     return out
 
 

@@ -243,7 +243,7 @@ def element_type_text(dtype: Any) -> str:
 
 
 def module_name(name: str) -> str:
-    """What the module of a function is called."""
+    """The name of a function's module."""
     identifier = "".join(char if char.isalnum() or char in "_.-" else "_" for char in name) or "unnamed"
     return f"jit_{identifier}".rstrip("_")
 
@@ -297,7 +297,7 @@ class RuleContext:
 
     @property
     def token(self) -> Any:
-        """What the next ordered effect has to wait for; whoever emits one puts its own token here."""
+        """The token that the next ordered effect waits for; a rule that emits one puts its own token here."""
         if self._token is None:
             self._token = self.op("stablehlo.after_all", [], [self.builder.token_type]).result
         return self._token
@@ -536,7 +536,7 @@ class RuleContext:
 
     @property
     def leading(self) -> list[Any]:
-        """What functions of the module take in front of their own operands."""
+        """The operands that functions of the module take in front of their own."""
         return []
 
     def call(self, jaxpr: Any, name: str, operands: Sequence[Any], key: Any = None, words: Any = None) -> list[Any]:

@@ -74,7 +74,7 @@ class Factory:
         self.make_topology, self._make = make_topology, make
 
     def start(self, peers: Any = None) -> Any:
-        """What the function gives. Raises: RuntimeError if that is no client."""
+        """The client that the function gives. Raises: RuntimeError if it gives something else."""
         made = self._make()
         if made is None:
             raise RuntimeError(f"the factory of the platform {self.name!r} gave no client")

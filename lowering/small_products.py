@@ -86,7 +86,7 @@ def is_repeated(factors: tuple[Any, Any], shapes: tuple[Any, Any], dimension_num
 
 
 def _operations(value: Any) -> int:
-    """What makes an element of a value from what other kernels write, counted up to some."""
+    """The number of operations for an element of a value, from what other kernels write, up to a limit."""
     pending, seen, count = [value], {value}, 0
     while pending and count < _MOST_OPERATIONS:
         owner = pending.pop().owner

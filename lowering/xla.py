@@ -172,20 +172,20 @@ def make_cpu_client(num_devices: int | None = None, peers: Any = None) -> Any:
 
 
 def coordinator_service(address: str, count: int, **options: Any) -> Any:
-    """What the processes of one program meet at. Timeouts in seconds. If it is `recoverable`, the death of one process does
+    """The service at which processes meet. Timeouts in seconds. If it is `recoverable`, the death of one process does
     not end the others. jaxlib 0.12 takes files of certificates."""
     return _jax.get_distributed_runtime_service(address, count, **options)
 
 
 def coordinator_client(address: str, number: int, **options: Any) -> Any:
-    """This process' connection to the service: it is there, for a process that finds nobody is ended. Timeouts in seconds."""
+    """A connection to the service, which must be running: a process that does not find it is ended. Timeouts in seconds."""
     client = _jax.get_distributed_runtime_client(address, number, use_compression=True, **options)
     client.connect()
     return client
 
 
 def preemption_manager(client: Any) -> Any:
-    """What waits for SIGTERM in all of the processes."""
+    """The manager that waits for SIGTERM in all processes."""
     manager = _jax.create_preemption_sync_manager()
     manager.initialize(client)
     return manager
@@ -317,7 +317,7 @@ def memory_layout(minor_to_major: Sequence[int], tiling: Any, bits: int) -> Any:
 
 
 def layout_parts(layout: Any) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], int]:
-    """What `memory_layout` took, of the layout of an array, or of an executable's parameter or result."""
+    """The arguments of `memory_layout` for the layout of an array, or of an executable's parameter or result."""
     found = layout._xla_layout()
     return tuple(found.minor_to_major()), tuple(map(tuple, found.tiling())), found.element_size_in_bits()
 
@@ -637,7 +637,7 @@ def executable_cost(executable: Any, client_of: Callable[[str], Any]) -> dict[st
 
 
 def compiler_passes() -> Any:
-    """What registers Python functions as passes of the compiler."""
+    """The module that registers Python functions as passes of the compiler."""
     from jaxlib import _xla
 
     return _xla
@@ -692,7 +692,7 @@ def register_calls_in(code: bytes, platform: str) -> None:
 
 
 def inspection_key(function: Callable[[Any], None]) -> bytes:
-    """What a custom call `InspectSharding` has for its configuration; the function must live until it is compiled."""
+    """The configuration of a custom call `InspectSharding`; the function must live until it is compiled."""
     return _jax.encode_inspect_sharding_callback(function)
 
 
@@ -701,7 +701,7 @@ _partitioner_names = itertools.count(1)
 
 
 def partitioner_key(partition: Callable[..., Any]) -> str:
-    """What a custom call `CustomSPMDPartitioning` has for its configuration; the function must live until it is compiled.
+    """The configuration of a custom call `CustomSPMDPartitioning`; the function must live until it is compiled.
 
     XLA calls `partition(argument shapes, their shardings, result shape, its sharding)`; it gives the program of one partition
     as bytes, and the shardings of arguments and result that this program has, as tuples.
@@ -724,7 +724,7 @@ def _register_partitioner() -> None:
 
 
 def include_folder() -> str:
-    """Where the headers of the interface for native code are."""
+    """The folder with the headers of the interface for native code."""
     return os.path.join(os.path.dirname(_jax.__file__), "include")
 
 
@@ -815,7 +815,7 @@ _kept_iterators: list[Any] = []
 
 @functools.cache
 def load_profile_data() -> Any:
-    """What reads its profiles.
+    """The module that reads profiles.
 
     jaxlib makes the classes for iterators over their parts when there are none, with a warning; where warnings are errors,
     that would end the process. So the smallest profile is read here, with warnings off, and its iterators are kept.

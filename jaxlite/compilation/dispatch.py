@@ -440,14 +440,14 @@ def make_entry_path(name: str, miss: Callable[..., tuple[Any, Any]], static_argn
     """C++ that runs what `miss` compiled: like `Jitted.miss`, it does a call and gives its entry for later ones, or None."""
 
     def outs(*args: Any, **kwargs: Any) -> Any:
-        """What C++ calls where `jit` is disabled."""
+        """Do a call and give its outputs; C++ calls this where `jit` is disabled."""
         return miss(*args, **kwargs)[0]
 
     return xla.make_call_path(name, outs, miss, static_argnums, (), "entries", put_argument, _call_cache)
 
 
 def put_argument(value: Any, sharding: Any, layout: Any) -> Any:
-    """What C++ calls to bring an argument to the device of a sharding."""
+    """Bring an argument to the device of a sharding; C++ calls this."""
     if type(sharding) is xla.SingleDeviceSharding:
         placed = arrays.put_array(value, sharding._device, False)
     else:

@@ -242,7 +242,7 @@ def start_client() -> None:
 
 def follow(shortcut: shortcuts.Shortcut, closed: ClosedJaxpr, device: Any, committed: bool,
            trace_seconds: float, layouts: Any = None, kinds: Any = None) -> Executable | None:
-    """What an earlier process compiled, if the shortcut leads to it; reports it to the log if that is on."""
+    """The executable of an earlier process, if the shortcut leads to one; it is reported to the log if that is on."""
     found = shortcut.follow()
     if found is None:
         return None

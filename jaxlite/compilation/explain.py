@@ -92,7 +92,7 @@ def _arguments(signature: Signature, names: Names) -> dict[str, _Argument]:
 
 
 def differences(new: Signature, old: Signature, names: Names) -> list[str]:
-    """What is different in two signatures of one function, a short text for each."""
+    """The differences between two signatures of one function, a short text for each."""
     found = [f"changed option `{name}` of jit: {_repr.repr(here)} was {_repr.repr(there)}"
              for name, here, there in zip(names.options, new.options, old.options, strict=False) if here != there]
     ours, theirs = _arguments(new, names), _arguments(old, names)
@@ -255,7 +255,7 @@ def _place_changes(name: str, here: Any, there: Any, argument: Callable[[int], s
 
 
 def note(location: str, seconds: dict[str, float], cache: str) -> None:
-    """A line for whoever listens to the logger of this folder, "jaxlite.compilation", with the level DEBUG."""
+    """Log a line to the logger of this folder, "jaxlite.compilation", with the level DEBUG."""
     report.logger().getChild("compilation").debug(f"compiled {location}: {report.stage_times(seconds, cache)}")
 
 

@@ -50,7 +50,7 @@ def check_values(name: str, values: Sequence[Any]) -> None:
 
 
 def _forbidden(values: Sequence[Any]) -> str | None:
-    """What some of the values hold and an option forbids."""
+    """The kind of number that an option forbids and some of the values have."""
     checked = [name for name, option in (("nan", config.debug_nans), ("inf", config.debug_infs)) if option.value]
     return next((name for value in values for name in checked if _FORBIDDEN[name](value)), None)
 

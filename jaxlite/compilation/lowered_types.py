@@ -171,12 +171,12 @@ class HighCall:
 
 
 def spread_over_arrays(low: LowProgram, flags: Sequence[Any]) -> list[Any]:
-    """What is said of inputs, of each of their arrays."""
+    """A property of each input, repeated for each of its arrays."""
     return [flag for flag, aval in zip(low.own(flags), low.own(low.in_avals), strict=True) for _ in aval.lo_ty()]
 
 
 def spread_over_results(low: LowProgram, parts: Sequence[Any]) -> list[Any]:
-    """What is said of results, of each of their arrays."""
+    """A property of each result, repeated for each of its arrays."""
     return [part for part, out in zip(parts, low.outs, strict=True) if type(out) is not int for _ in out.lo_ty()]
 
 
@@ -186,7 +186,7 @@ def of_signature(program: Any) -> LowProgram:
 
 
 def of_arguments(program: Any, parts: Sequence[Any]) -> list[Any]:
-    """What is said of a traced program's arguments, of each of their arrays."""
+    """A property of each argument of a traced program, repeated for each of its arrays."""
     num_consts = len(program.closed.consts)
     avals = of_signature(program).in_avals[num_consts:]
     parts = parts or [""] * len(avals)

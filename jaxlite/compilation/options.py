@@ -17,7 +17,7 @@ load_spread = loader("jaxlite.compilation.spread")
 
 
 class Options:
-    """What `jit` was requested, normalised; hashable, part of the key of shared caches."""
+    """The options of `jit`, normalised; hashable, part of the key of shared caches."""
 
     __slots__ = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames", "keep_unused", "device",
                  "inline", "compiler_options", "in_shardings", "out_shardings", "key")

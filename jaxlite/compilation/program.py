@@ -88,12 +88,12 @@ class Program:
         return ClosedJaxpr(found.replace(constvars=found.invars[:count], invars=found.invars[count:]), values)
 
     def of_arrays(self, parts: Sequence[Any]) -> Sequence[Any]:
-        """What is said of arguments, of each of the arrays that they are made of."""
+        """A property of each argument, repeated for each array that the argument consists of."""
         return lowered_types().of_arguments(self, parts) if self.is_high else parts
 
     @property
     def donated_arrays(self) -> tuple[bool, ...]:
-        """Of the arrays that arguments are made of, which are donated."""
+        """Which of the arrays that the arguments consist of are donated."""
         return tuple(self.of_arrays(self.donated))
 
     @property

@@ -74,7 +74,7 @@ class Wrapped(Protocol):
 
 
 class _Stage:
-    """What all stages tell of their signature. Static arguments are not part of it."""
+    """The signature that all stages have. Static arguments are not part of it."""
 
     __slots__ = ("_program",)
     _program: Program
@@ -322,14 +322,14 @@ class Compiled(_Stage):
 
     @property
     def input_shardings(self) -> Any:
-        """Where each argument lives, as `(args, kwargs)`; None for one that the program does not read."""
+        """The sharding of each argument, as `(args, kwargs)`; None for one that the program does not read."""
         found = getattr(self._executable, "in_shardings", None) or [self._sharding] * self.in_tree.num_leaves
         return self.in_tree.unflatten(None if layout is None else sharding for layout, sharding in
                                       zip(self._in_layouts(), found, strict=True))
 
     @property
     def output_shardings(self) -> Any:
-        """Where each result lives."""
+        """The sharding of each result."""
         return self.out_tree.unflatten(self._out_shardings())
 
     def _out_shardings(self) -> list[Any]:

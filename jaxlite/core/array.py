@@ -84,7 +84,7 @@ def put_buffer(value: Any, device: Any, committed: bool, copy: bool = False, ava
 
 
 def result_wrappers(avals: Sequence[Any]) -> list[tuple[int, Callable[[Any], Any]]]:
-    """What is done with the buffers of some results: their index, and a function that gives the value."""
+    """For results that are not plain arrays, the index and a function from the buffer to the value."""
     return [(index, _no_data if aval.dtype == dtypes.float0 else aval.dtype.wrap) for index, aval in enumerate(avals)
             if isinstance(aval.dtype, dtypes.ExtendedDType) or aval.dtype == dtypes.float0]
 

@@ -107,7 +107,7 @@ class ManualAxisType:
         return ManualAxisType(**own | changes)
 
     def to_ct_mat(self) -> ManualAxisType:
-        """That of cotangents: unreduced where this is reduced, and the other way round."""
+        """The type of cotangents: unreduced where this one is reduced, and vice versa."""
         require_sum(self.unreduced_kind)
         return ManualAxisType(varying=self.varying, unreduced=self.reduced, reduced=self.unreduced)
 
@@ -251,7 +251,7 @@ class ShapedArray(AbstractValue):
 
     @property
     def manual_axis_type(self) -> ManualAxisType:
-        """What is said of the manual axes of a `shard_map`."""
+        """How the value varies along the manual axes of a `shard_map`."""
         if self.layout is None:
             return ManualAxisType(varying=self.vma)
         manual, spec = self.layout.mesh.manual_axes, self.layout.spec

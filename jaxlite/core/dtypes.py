@@ -434,7 +434,7 @@ def _join(nodes: frozenset[str], mode: str) -> str:
 
 
 def float0_message(name: str) -> str:
-    """What to say where an operation gets an array of float0."""
+    """The message of the error for an operation on an array of float0."""
     return (f"Called {name} with a float0 array. float0s do not support any operations by design because they are not "
             "compatible with non-trivial vector spaces. No implicit dtype conversion is done. You can use "
             "np.zeros_like(arr, dtype=float) to cast a float0 array to a regular zeros array.\n"

@@ -95,7 +95,7 @@ def _not_true(value: Any) -> bool:
 
 
 def _free(value: Any) -> bool:
-    """Whether nothing is said of any operand or result."""
+    """Whether all entries are None."""
     return not any(each is not None for each in value)
 
 
@@ -205,7 +205,7 @@ def _type_text(aval: Any) -> str:
 
 
 def _dimension_numbers(value: Any) -> str:
-    """Those of `dot_general`: pairs of lists."""
+    """The dimension numbers of `dot_general`: pairs of lists."""
     contracting, batch = (tuple(map(list, pair)) for pair in value)
     return str((contracting, batch))
 

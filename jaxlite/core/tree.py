@@ -477,7 +477,7 @@ def _flatten_up_to(
 
 
 def _explained(error: SystemError) -> Exception:
-    """What jaxlib meant: it reports its RecursionError as the cause of a SystemError."""
+    """The error that jaxlib means: it reports a RecursionError as the cause of a SystemError."""
     if isinstance(error.__cause__, RecursionError):
         return RecursionError("the pytree contains itself, or is nested deeper than sys.getrecursionlimit()")
     return error

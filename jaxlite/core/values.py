@@ -64,7 +64,7 @@ def _of_numpy(value: Any) -> ShapedArray:
 
 
 def _of_scalar_type(dtype: Any) -> Callable[[Any], Any]:
-    """What `aval_of` does for the NumPy scalars of a dtype: no look at the value."""
+    """`aval_of` for the NumPy scalars of a dtype: it does not look at the value."""
     wide, narrow = (ShapedArray((), each, False) for each in (dtype, dtypes._NARROW.get(dtype, dtype)))
     return (lambda value: narrow) if wide is narrow else (lambda value: wide if _x64.value else narrow)
 

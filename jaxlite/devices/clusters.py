@@ -17,7 +17,7 @@ _PORTS = 4096  # a job's coordinator listens on one of so many, the last there a
 
 
 class Cluster(NamedTuple):
-    """What is known; None where nothing says so. `local_id` is the process' number on its machine."""
+    """What the environment says of a program's processes, None where it does not. `local_id` counts on one machine."""
 
     address: str | None = None
     size: int | None = None

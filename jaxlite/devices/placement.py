@@ -36,7 +36,7 @@ layouts_module = loader("jaxlite.devices.layouts")
 
 
 def target_device(args: Sequence[Any], asked: Any = None) -> tuple[Any, bool]:
-    """Where a call runs: the device asked for, else that of its committed arguments, else the default one.
+    """The device of a call: the one asked for, else that of its committed arguments, else the default one.
 
     Returns: the device, and whether the results are committed to it; None for the device if arguments are on several.
     """
@@ -228,7 +228,7 @@ def laid_out(x: Any, out_sharding: Any) -> Any:
 
 
 def laid_out_by(wanted: Any, fun: Callable, /, *args: Any, **kwargs: Any) -> Any:
-    """What a function gives, with the sharding that its result was asked to have: where none was, as it comes.
+    """The result of a function with the sharding that was asked for, if any.
 
     With one, the function may contract or join axes that are cut along explicit mesh axes.
     """

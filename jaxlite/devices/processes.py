@@ -194,7 +194,7 @@ def shutdown() -> None:
 
 
 def alive(numbers: Iterable[int]) -> dict[int, int]:
-    """Those of the processes that live, each with the number of its life; the same in all that live. It waits for them to ask.
+    """The processes that live, each with the number of its life; the same in all that live. It waits for them to ask.
 
     Raises: RuntimeError without `initialize`.
     """

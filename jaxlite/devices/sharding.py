@@ -108,7 +108,7 @@ class PartitionSpec:
 
     @property
     def partitions(self) -> tuple[Any, ...]:
-        """What was given for each axis."""
+        """The entry for each axis."""
         return self._partitions
 
     def __iter__(self) -> Iterator[Any]:
@@ -198,7 +198,7 @@ def used_axes(spec: PartitionSpec) -> list[Any]:
 
 
 def _check(mesh: Any, spec: Any) -> None:
-    """What C++ calls for each new `NamedSharding`."""
+    """Check a new `NamedSharding`; C++ calls this for each."""
     if type(spec) is PartitionSpec and isinstance(mesh, (Mesh, AbstractMesh)):
         _check_names(mesh, spec)
     elif mesh is not _NO_MESH:
@@ -379,7 +379,7 @@ def _local(mesh: Mesh) -> tuple[Any, ...]:
 
 
 def local_devices(sharding: Any) -> tuple[Any, ...]:
-    """Those of a sharding's devices that this process owns, in order."""
+    """The devices of a sharding that this process owns, in order."""
     return tuple(filter(is_local, devices_of(sharding))) if type(sharding) is SingleDeviceSharding else _local(sharding.mesh)
 
 
@@ -580,7 +580,7 @@ class AutoLayout:
         return getattr, (AutoLayout, "AUTO")
 
     def mode(self, rank: int) -> str:
-        """What a module says of it."""
+        """The text of this layout in a module."""
         return "auto"
 
 
@@ -605,7 +605,7 @@ class Layout:
         return (*range(own, rank)[::-1], *self.major_to_minor[::-1])
 
     def mode(self, rank: int) -> str:
-        """What a module says of it for an array with so many axes."""
+        """The text of this layout in a module, for an array of this rank."""
         return xla.memory_layout(self.minor_to_major(rank), self.tiling, self.sub_byte_element_size_in_bits).to_string()
 
     def _to_xla_layout(self, dtype: Any) -> Any:  # C++ asks

@@ -531,7 +531,7 @@ def _zeros(plan: _Plan) -> list[Any]:
 
 
 def _carry(plan: _Plan, place: int, init: Sequence[Any]) -> list[Any]:
-    """What a loop starts with, of the types that its body takes from `place` on."""
+    """The initial carry of a loop, with the types that its body takes from `place` on."""
     variables = plan.jaxpr.invars[place:place + len(init)]
     return [_varying(value, var.aval.vma) if isinstance(var.aval, ShapedArray) else value
             for value, var in zip(init, variables, strict=True)]

@@ -71,7 +71,7 @@ class _Partition:
 
     def per_shard(self, call: ClosedJaxpr, mesh: Any, devices: Any, platform: str, arg_shapes: Any, arg_shardings: Any,
                   result_shape: Any, result_sharding: Any) -> tuple[bytes, list[Any], Any]:
-        """What XLA asks for: the program of one partition, and the shardings that it has for arguments and results."""
+        """The program of one partition, and the shardings of its arguments and results, for XLA."""
         args = [self._whole(aval, found, mesh) for aval, found in zip(call.in_avals, arg_shardings, strict=True)]
         is_tuple = len(call.out_avals) != 1 or result_shape.is_tuple()
         found = result_sharding.tuple_elements() if is_tuple else [result_sharding]

@@ -234,7 +234,7 @@ class _Harvester:
         return run
 
     def planted(self, jaxpr: Jaxpr, scope: Path, plants: _Plants) -> tuple[list[Path], list[Any]]:
-        """What a program takes of the plants: paths and values."""
+        """The plants that a program takes: paths and values."""
         taken = {path: plants.rows(path, count) if mode == "append" else plants.values[path]
                  for path, (mode, count) in self.sown(jaxpr, scope).items() if path in plants.values}
         return list(taken), list(taken.values())

@@ -60,7 +60,7 @@ def _merge(rows: Any) -> Any:
 
 
 def _spread(work: Callable[[Any], Any], payload: np.ndarray) -> np.ndarray:
-    """What becomes of the bytes of all processes, one row each."""
+    """The result of a function of the bytes of all processes, one row each."""
     rows = make_array_from_process_local_data(NamedSharding(_mesh(), PartitionSpec(_AXIS)), payload[None])
     return np.asarray(_program(work)(rows))
 

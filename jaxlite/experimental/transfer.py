@@ -25,7 +25,7 @@ __dir__ = lambda: __all__
 
 
 def _client(wanted: Any) -> Any:
-    """That of the devices on which an array is to be."""
+    """The client of the devices on which an array is to be."""
     if getattr(wanted, "sharding", None) is None:
         raise ValueError(f"{wanted} has no sharding, which says on which devices the array is to be")
     return next(iter(wanted.sharding.device_set)).client

@@ -59,7 +59,7 @@ class DisabledSafetyCheck:
 
     @classmethod
     def custom_call(cls, target_name: str) -> DisabledSafetyCheck:
-        """Allow a custom call that nobody promises to keep."""
+        """Allow a custom call for which there is no promise of compatibility."""
         return cls(f"custom_call:{target_name}")
 
     def is_custom_call(self) -> str | None:

@@ -24,7 +24,7 @@ from jaxlite.traces.jvp import Zero, instantiate
 
 
 class BoxEffect(Effect):
-    """Of what makes, reads or changes boxes."""
+    """The effect of operations that make, read or change boxes."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ box_effect = BoxEffect("Box", harmless=True)
 
 @dataclass(frozen=True)
 class BoxTypeState:
-    """What a box holds at the moment: the types of the leaves, and the tree."""
+    """The contents of a box at the moment: the types of the leaves, and the tree."""
 
     leaf_avals: tuple[Any, ...]
     treedef: Any
@@ -120,7 +120,7 @@ class Box(metaclass=_BoxMeta):
         return made
 
     def get(self) -> Any:
-        """What it holds."""
+        """The contents."""
         return box_get(self)
 
     def set(self, val: Any) -> None:
@@ -202,7 +202,7 @@ def box_set(box: Any, val: Any) -> None:
 
 
 def box_get(box: Any) -> Any:
-    """What a box holds."""
+    """The contents of a box."""
     now = cur_qdd(box)
     return tree_unflatten(now.treedef, box_get_p.bind(box, avals=tuple(now.leaf_avals)))
 

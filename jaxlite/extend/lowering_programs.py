@@ -45,7 +45,7 @@ class TokenSet:
         return set(self._tokens)
 
     def subset(self, effects: Iterable[Effect]) -> TokenSet:
-        """Those of some effects."""
+        """The subset for some effects."""
         return TokenSet({effect: self._tokens[effect] for effect in effects})
 
     def update_tokens(self, tokens: TokenSet) -> TokenSet:

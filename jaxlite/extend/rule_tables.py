@@ -312,7 +312,7 @@ def _call_fancy(rule: UserRule, axis: Axis, args: Sequence[Any], dims: Sequence[
 
 
 def _call_with_axis_parts(rule: UserRule, axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-    """As `_call_fancy`, but the rule takes the size and the name of the axis, and None where it once took a type."""
+    """`_call_fancy` for a rule that takes the size and the name of the axis, and None in the place of a type."""
     return _checked_batch(rule, axis.size, rule.rule(axis.size, axis.name, None, tuple(args), tuple(dims), **params))
 
 

@@ -20,7 +20,7 @@ __dir__ = lambda: __all__
 
 
 def new_source_info() -> SourceInfo:
-    """Of no place."""
+    """A source without a place."""
     return SourceInfo(None, NameStack())
 
 

@@ -30,7 +30,7 @@ def _outer(rank: int, contract: Sequence[int], batch: Sequence[int]) -> list[int
 
 
 def _exchanged(precision):
-    """What a precision means for the operands in the other order."""
+    """The precision for the operands in the other order."""
     if isinstance(precision, DotAlgorithm):
         return precision._replace(
             lhs_precision_type=precision.rhs_precision_type, rhs_precision_type=precision.lhs_precision_type,

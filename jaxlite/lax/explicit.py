@@ -94,7 +94,7 @@ def _unknown(name: str, avals: Sequence[Any]) -> NoReturn:
 
 
 def _whole_results(case: Case, **params) -> list[Spec]:
-    """Of operands that are whole."""
+    """The rule of primitives whose operands must be whole."""
     return [(None,) * getattr(result, "ndim", 0) for result in case.results]
 
 

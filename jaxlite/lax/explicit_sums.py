@@ -87,7 +87,7 @@ def _pending_pvary(case: Case, specs: Specs) -> Pending:
 
 @_pends("reduce_max", "reduce_min")
 def _pending_extreme(case: Case, specs: Specs) -> Pending:
-    """What is left to be taken already, and what the caller leaves."""
+    """The axes along which the extreme is still to be taken: those of the operand, and those that the call leaves."""
     wanted = case.params.get("out_sharding")
     return _unreduced(specs)[0] | (_NONE if wanted is None else wanted.spec.unreduced), _reduced(case, specs[:1])
 

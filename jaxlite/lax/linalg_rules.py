@@ -159,7 +159,7 @@ def _solve_triangular(a, b, **options):
 
 
 def _hermitian(x, lower: bool):
-    """What a factorization that reads one triangle makes of a tangent."""
+    """The Hermitian matrix that a factorization reads from one triangle of a tangent."""
     part = _triangle(x, lower, 1)
     real = _like(e.real(x), x) if _is_complex(x) else x
     diagonal = masked(real, e.eq)

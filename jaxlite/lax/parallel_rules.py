@@ -35,7 +35,7 @@ def _take(x, indices: Sequence[int]):
 
 
 def _strong(x):
-    """As operands of collectives that reduce are: while something is traced around, their results are never weakly typed."""
+    """The operand of a collective that reduces: a traced one is strongly typed, as the result is."""
     return shaping.convert(x, aval_of(x).dtype, False) if isinstance(x, Tracer) else x
 
 

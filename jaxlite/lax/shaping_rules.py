@@ -31,7 +31,7 @@ def insert(values: Sequence[Any], position: int, value) -> tuple[Any, ...]:
 
 
 def shift(axes: Sequence[int], d: int) -> Ints:
-    """What axes are called once there is a batched axis at d."""
+    """The numbers of axes once there is a batched axis at d."""
     return tuple([axis + (axis >= d) for axis in axes])
 
 

@@ -36,7 +36,7 @@ def _inexact(name: str, x):
 
 
 def _named(name: str) -> Callable[[Callable], custom_jvp]:
-    """As `custom_jvp`, for a function that has this name in jaxprs."""
+    """`custom_jvp` for a function that has this name in jaxprs."""
     def derivable(function: Callable) -> custom_jvp:
         function.__name__ = name
         return custom_jvp(function)

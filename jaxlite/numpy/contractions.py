@@ -91,7 +91,7 @@ def plan(inputs: tuple[str, ...], output: str, sizes: tuple[tuple[str, int], ...
 
 
 class _Operands:
-    """What is multiplied: texts of letters, the letters of the result, and the extent of each letter."""
+    """The operands of a contraction: texts of letters, the letters of the result, and the extent of each letter."""
 
     def __init__(self, inputs: tuple[str, ...], output: str, extents: Mapping[str, int]):
         self.inputs, self.output, self.extents = inputs, output, extents

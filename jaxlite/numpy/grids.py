@@ -436,7 +436,7 @@ def ix_(*args) -> tuple[Any, ...]:
 
 
 class _Grid:
-    """What `mgrid` and `ogrid` are: indexed by slices. An imaginary step is the number of values, the end included."""
+    """The class of `mgrid` and `ogrid`: indexed by slices. An imaginary step is the number of values, the end included."""
 
     def __init__(self, name: str, sparse: bool):
         self._name, self._sparse = name, sparse
@@ -473,7 +473,7 @@ ogrid = _Grid("ogrid", sparse=True)
 
 
 class _Joiner:
-    """What `r_` and `c_` are: indexed by arrays, scalars and slices, which they join along an axis.
+    """The class of `r_` and `c_`: indexed by arrays, scalars and slices, which they join along an axis.
 
     A string in front, 'axis,ndmin,trans1d', gives the axis to join along, the least number of axes of each part, and
     where the axes of parts that have fewer are put. 'r' and 'c' make a matrix of one row or one column.

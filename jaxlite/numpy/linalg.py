@@ -86,7 +86,7 @@ def det(a):
         return parts.element(a, i, j)
 
     def minor(first: int, second: int):
-        """Of the last two rows, these columns."""
+        """The determinant of these columns of the last two rows."""
         top, bottom = size - 2, size - 1
         return entry(top, first) * entry(bottom, second) - entry(top, second) * entry(bottom, first)
 
@@ -165,7 +165,7 @@ def slogdet(a, *, method: str | None = None) -> SlogdetResult:
 
 
 def _sign_and_log(sign, triangles) -> tuple[Any, Any]:
-    """Of the determinants of triangular matrices, with a sign besides."""
+    """Sign and logarithm of the determinants of triangular matrices, times another sign."""
     diagonal = parts.diagonal_of(triangles)
     sign = sign * reductions.prod(lax.sign(diagonal), axis=-1)
     return sign, reductions.sum(lax.log(lax.abs(diagonal)), axis=-1)
@@ -358,7 +358,7 @@ def _pinv(a, rtol, hermitian: bool):
 
 @_pinv.defjvp
 def _pinv_jvp(hermitian: bool, primals: Sequence[Any], tangents: Sequence[Any]):
-    """Of matrices that keep their rank: Golub and Pereyra (1973). It needs no derivative of singular vectors, which do not
+    """For matrices that keep their rank: Golub and Pereyra (1973). It needs no derivative of singular vectors, which do not
     have one where singular values are equal. Products are in the order that keeps them small."""
     (a, rtol), (da, _) = primals, tangents
     times: Callable[..., Any] = lambda *factors: functools.reduce(partial(linear.matmul, precision="highest"), factors)

@@ -37,7 +37,7 @@ def _log_add(name: str, exponential: Callable, base: float) -> Callable[[Any, An
 
     @custom_jvp
     def shares(x, y):
-        """Of each power in the sum, of which the first has all if both are infinite."""
+        """The share of each power in the sum; the first has all if both are infinite."""
         difference, is_first = lax.sub(x, y), x >= y
         are_infinite = is_first & (difference != difference)
         lesser = lesser_of(x, y)

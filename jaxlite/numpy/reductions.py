@@ -415,7 +415,7 @@ def var(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, keepd
 
 
 def _taken_off(ddof, correction):
-    """What `ddof` and `correction` say, two names for one thing."""
+    """The value of `ddof` and `correction`, two names for one thing."""
     if correction is not None and ddof:
         raise ValueError("ddof and correction can't be provided simultaneously.")
     return ddof if correction is None else correction

@@ -27,7 +27,7 @@ _bool = np.dtype(bool)
 
 
 class Folds(NamedTuple):
-    """What XLA can do for a ufunc.
+    """How the folds of a ufunc are computed by XLA.
 
     reduce: (array, axes) -> array; accumulate: (array, axis) -> array; scatter: a method of `x.at[i]`.
     widen: sums and products of booleans and narrow integers are in 32 bits. logical: operands are booleans; inexact: floats.

@@ -308,7 +308,7 @@ def _fabs(x):
 
 
 def _promote_by_first(name: str, x, y) -> list[Any]:
-    """As floats, strongly typed where the first is."""
+    """Operands as floats, strongly typed where the first one is."""
     promoted = promote_inexact(name, x, y)
     return [shaping.convert(promoted[0], None, aval_of(promoted[0]).weak_type and aval_of(x).weak_type), promoted[1]]
 

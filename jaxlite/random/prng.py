@@ -251,7 +251,7 @@ def check_words(words, impl: Implementation) -> None:
 
 
 def check_legacy(words, impl: Implementation) -> None:
-    """As `check_words`, for a legacy key: the option `legacy_prng_key` may refuse it, or warn."""
+    """`check_words` for a legacy key: the option `legacy_prng_key` may refuse it, or warn."""
     check_words(words, impl)
     if config.legacy_prng_key.value != "allow":
         message = ("Legacy uint32 key array passed as key to jax.random function. Please create keys using jax.random.key(). "

@@ -155,7 +155,7 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
 
 
 def _get(self: Any, idx: Any = ()) -> Any:
-    """What the part holds: `ref[idx]`, all of it without an index."""
+    """The contents of a part: `ref[idx]`, or of all without an index."""
     return get(self, idx)
 
 

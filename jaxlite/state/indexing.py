@@ -48,7 +48,7 @@ class Slice:
         return not isinstance(self.start, int)
 
     def text(self, extent: int) -> str:
-        """As in Python: `1:3`, `:`, `i:i+4`."""
+        """The index as text: `1:3`, `:`, `i:i+4`."""
         step = f":{self.stride}" if self.stride != 1 else ""
         if not isinstance(self.start, int):
             length = self.size * self.stride

@@ -251,7 +251,7 @@ def _add_to_cell(ref: Ref, value: Any, *leaves: Any, tree: Any) -> Any:
 
 
 def write_cell(ref: Ref, value: Any, leaves: Sequence[Any], tree: Any) -> None:
-    """A swap whose old value nobody wants."""
+    """A swap whose old value is not used."""
     swap_p.typed([aval_of(each) for each in (ref, value, *leaves)], {"tree": tree})
     ref.put(_compiled("set", tree)(ref.give(), value, *leaves))
 

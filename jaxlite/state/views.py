@@ -27,16 +27,16 @@ class RefReshape:
         return self.shape
 
     def read(self, array: Any) -> Any:
-        """What is seen of a value."""
+        """The part of a value that is seen."""
         return reshape(array, self.shape)
 
     def write(self, array: Any, value: Any, how: str = "set") -> Any:
-        """The value of which that is seen, or with it added."""
+        """The whole value, with `value` in the part that is seen, or added to it."""
         value = reshape(value, aval_of(array).shape)
         return add(array, value) if how == "add" else value
 
     def text(self) -> str:
-        """As it is printed in `a[...]`."""
+        """The text in `a[...]`."""
         return f"reshape({','.join(map(str, self.shape))})"
 
 
@@ -53,15 +53,15 @@ class RefBitcast:
         return self.shape
 
     def read(self, array: Any) -> Any:
-        """What is seen of a value."""
+        """The part of a value that is seen."""
         return with_bits(array, self.dtype)
 
     def write(self, array: Any, value: Any, how: str = "set") -> Any:
-        """The value of which that is seen, or with it added."""
+        """The whole value, with `value` in the part that is seen, or added to it."""
         return with_bits(add(self.read(array), value) if how == "add" else value, aval_of(array).dtype)
 
     def text(self) -> str:
-        """As it is printed in `a[...]`."""
+        """The text in `a[...]`."""
         return f"bitcast({self.dtype})"
 
 

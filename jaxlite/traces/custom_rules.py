@@ -68,7 +68,7 @@ def set_summation(over: Callable[[Any, int], Any], first: Callable[[Any, Any], A
 
 
 def _function(params: dict[str, Any]) -> Callable[..., Sequence[Any]]:
-    """What a call calls, of flat values."""
+    """The function of a call, on flat values."""
     call = params["call_jaxpr"]
     return partial(eval_jaxpr, call.jaxpr, []) if type(call) is ClosedJaxpr else call
 

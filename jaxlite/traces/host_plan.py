@@ -87,7 +87,7 @@ def _has_known_types(jaxpr: Any) -> bool:
 
 
 def _bytes(jaxpr: Any) -> int:
-    """What a call reads and writes. To take a part of an array does not read all of it."""
+    """The bytes that a call reads and writes. Taking a part of an array does not read all of it."""
     touched = [*jaxpr.outvars]
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "gather":

@@ -214,7 +214,7 @@ class JVPTrace(Trace):
         return self.inner.pin_here()
 
     def rule(self, primitive: Any) -> Callable[..., Any]:
-        """What maps primals and tangents of a primitive's operands to those of its results."""
+        """The function from primals and tangents of a primitive's operands to those of its results."""
         return jvp_rule(primitive)
 
     def split(self, value: Any) -> tuple[Any, Any]:

@@ -116,7 +116,7 @@ def _effects(eqns: Sequence[JaxprEqn]) -> Any:
 
 
 def _split(eqn: JaxprEqn, unknown: set[Any]) -> tuple[JaxprEqn | None, JaxprEqn | None]:
-    """What of an equation with unknown operands gives known results, if there is any, and the rest."""
+    """The part of an equation with unknown operands that gives known results, if there is one, and the rest."""
     if eqn.effects or eqn.primitive not in narrowing:
         return None, eqn
     if eqn.primitive is jit_p:

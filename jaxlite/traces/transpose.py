@@ -186,7 +186,7 @@ def in_memory_of(cotangent: Any, aval: Any) -> Any:
 
 def _laid_out_cotangents(rule: Callable[..., Any], cotangent: Any, operands: Sequence[Any],
                          params: dict[str, Any]) -> list[Any]:
-    """What a rule gives: cotangents each of which is on explicit mesh axes as its operand does, and in its memory."""
+    """The cotangents of a rule, each with the layout over explicit mesh axes and in the memory of its operand."""
     found = rule(cotangent, *operands, **params)
     if spaces.exist:
         found = [in_memory_of(out, operand.aval) if type(operand) is Linear else out

@@ -23,7 +23,7 @@ class GradAccum:
         raise NotImplementedError
 
     def freeze(self) -> Any:
-        """What came together."""
+        """The sum."""
         raise NotImplementedError
 
     def _check(self, x: Any) -> None:
@@ -99,5 +99,5 @@ def accumulator(aval: Any, target: Any = None) -> GradAccum:
 
 
 def values_of(accumulators: Sequence[GradAccum]) -> list[Any]:
-    """What came together in those that have values; None for others."""
+    """The sums in accumulators that have values; None for others."""
     return [each.val if type(each) is ValAccum else None for each in accumulators]

@@ -136,7 +136,7 @@ class Debugger(cmd.Cmd):
         self.show(line, repr)
 
     def do_EOF(self, line: str) -> bool:
-        """Where nobody can type anything: go on."""
+        """Go on where there is no input."""
         return True
 
     def emptyline(self) -> bool:

@@ -248,7 +248,7 @@ def _own_residuals(residuals: list[Any], leaves: list[Any], tree: Any) -> tuple[
 
 
 def _placed(places: list[Any], residuals: list[Any], tree: Any) -> list[Any]:
-    """Those residuals that are arguments, argument by argument."""
+    """The residuals that are arguments, argument by argument."""
     args_res: list[Any] = [NotNeeded()] * len(tree.children())
     for place, residual in zip(places, residuals, strict=True):
         if place is None:

@@ -78,7 +78,7 @@ def _compare(actual: Any, expected: Any, atol: Tolerance, rtol: Tolerance, messa
 
 
 def _tolerance(given: Tolerance, dtype: Any, default: float) -> float:
-    """What is given, or given for this dtype, or else the default."""
+    """The tolerance that is given, in general or for this dtype, or the default."""
     if isinstance(given, dict):
         given = {np.dtype(each): value for each, value in given.items()}.get(dtype)
     return default if given is None else given

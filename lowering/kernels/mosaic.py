@@ -404,7 +404,7 @@ def module_text(name: str, jaxpr: Any, mapping: Any, compiler_params: Any,
 
 
 def _kind(block: Any) -> str:
-    """Of a window whose place is counted in elements, the elements without a value around the array."""
+    """The kind of a window whose place is counted in elements, with the elements without a value around the array."""
     if not any(type(dim).__name__ == "Element" for dim in block.block_shape):
         return ""
     if any(type(dim).__name__ != "Element" for dim in block.block_shape):
@@ -450,7 +450,7 @@ _IF_NOT_DEFAULT = {"disable_bounds_checks": False, "disable_semaphore_checks": F
 
 
 def call_config(text: str, kernel: MosaicKernel, params: Any, cost: Any) -> str:
-    """What the custom call carries: the module, serialized, and hints.
+    """The configuration of the custom call: the module, serialized, and hints.
 
     Raises: ValueError for a barrier without `collective_id`, the reverse, or a flag that is no number.
     """

@@ -148,7 +148,7 @@ def _print(k: MosaicKernel, eqn: Any, *values: Value, fmt: str, **params: Any) -
 
 @lowers("random_bits", "random_fold_in", "random_unwrap")
 def _of_a_key(k: MosaicKernel, eqn: Any, key: Any, *values: Any, **params: Any) -> Any:
-    """Of a key of the TPU's generator, a seed; other generators are programs of vectors."""
+    """A seed from a key of the TPU's generator; other generators are programs of vectors."""
     name, dtype = eqn.primitive.name, eqn.invars[0].aval.dtype
     if dtype.impl.name == "pallas_tpu" and name != "random_unwrap":
         words = key.words if isinstance(key, Key) else [_element(k, key, place) for place in range(2)]

@@ -100,7 +100,7 @@ def _unstack(k: Kernel, eqn: Any, x: Value, *, axis: int, **params: Any) -> Any:
 @lowers("slice")
 def _slice(k: Kernel, eqn: Any, x: Value, *, start_indices: Sequence[int], limit_indices: Sequence[int],
            strides: Sequence[int] | None) -> Any:
-    """Of an axis, a part that halving it leads to."""
+    """Parts of axes that repeated halving leads to."""
     for axis, (start, stop) in enumerate(zip(start_indices, limit_indices, strict=True)):
         size = stop - start
         if size & (size - 1) or start % size or strides is not None and strides[axis] != 1:

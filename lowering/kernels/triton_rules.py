@@ -365,7 +365,7 @@ _EVICTION_POLICIES = {"evict_first": 2, "evict_last": 3}
 
 
 def _hints(cache_modifier: str | None, eviction_policy: str | None, volatile: bool) -> str:
-    """As attributes: later versions of Triton have no other text for them, and do not look at the first two."""
+    """Hints as attributes: later versions of Triton have no other text for them, and do not look at the first two."""
     if cache_modifier is not None and cache_modifier not in _CACHE_MODIFIERS:
         raise ValueError(f"unsupported cache modifier: {cache_modifier}")
     if eviction_policy is not None and eviction_policy not in _EVICTION_POLICIES:
@@ -418,7 +418,7 @@ def _update(k: Kernel, ref: Any, value: Value, transforms: Any, mask: Value | No
 
 
 def _atomic_extreme(k: Kernel, ref: Any, value: Value, transforms: Any, mask: Value | None, name: str) -> Value:
-    """Of floats, by their bits: ordered as integers, in reverse as unsigned ones where the sign is set."""
+    """An atomic extreme of floats, by their bits: ordered as integers, in reverse as unsigned ones where the sign is set."""
     if value.dtype != _FLOAT32:
         raise LoweringError(f"atomic_{name} of {value.dtype} is not supported in the Pallas Triton lowering")
     shape = value.shape

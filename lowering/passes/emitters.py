@@ -202,7 +202,7 @@ def _function(inputs: list[Any], attributes: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _call(name: str, operands: Any, results: list[Any], marks: tuple[str, ...]) -> list[Any]:
-    """What a function returns that is called with attributes of XLA: true, but for `inlineable`."""
+    """The results of a call with attributes of XLA: true, except for `inlineable`."""
     ir = xla.ir
     values = {mark: ir.StringAttr.get("false" if mark == "inlineable" else "true") for mark in marks}
     attributes = {"callee": ir.FlatSymbolRefAttr.get(name), "mhlo.frontend_attributes": ir.DictAttr.get(values)}
@@ -227,7 +227,7 @@ def _is_varied(jaxpr: Any, barriers: Container[Any], few: int) -> bool:
 
 
 def _kernels(jaxpr: Any, barriers: Container[Any], results: Iterable[Any]) -> Iterator[Any]:
-    """What tells kernels of a program apart that end in a reduction, at a barrier or in a result."""
+    """A key for each kernel of a program that ends in a reduction, at a barrier or in a result: equal for equal kernels."""
     makers: dict[Any, Any] = {}
     ends = {var for var in results if not hasattr(var, "val")}
     for eqn in jaxpr.eqns:

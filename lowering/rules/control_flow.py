@@ -248,7 +248,7 @@ def _recast(ctx: Any, x: Any, dtype: Any, to: Any) -> Any:
 
 @lowers("custom_linear_solve", "custom_root", "linear_call")
 def _solver(ctx: Any, *operands: Any, jaxprs: tuple[Any, ...], const_lengths: tuple[int, ...], **_: Any) -> list[Any]:
-    """What is run is the second of the jaxprs, of its consts and what stands behind those of all."""
+    """Run the second of the jaxprs, on its constants and the operands after all constants."""
     first = const_lengths[0]
     own, given = operands[first:first + const_lengths[1]], operands[sum(const_lengths):]
     return ctx.inline(jaxprs[1].jaxpr, (*own, *given))

@@ -157,7 +157,7 @@ def _cos(ctx: Any, x: Any, accuracy: Any = None) -> Any:
 
 
 def _circular(ctx: Any, x: Any) -> tuple[Any, ...]:
-    """Of a complex number: sine and cosine of the real part, the hyperbolic ones of the imaginary part, whether the real part
+    """For a complex number: sine and cosine of the real part, the hyperbolic ones of the imaginary part, whether the real part
     is 0 (where a product of 0 and infinity must not be NaN), zeros, and what makes an operation on parts.
 
     XLA's own expansion loses small imaginary parts and signs of zeros.

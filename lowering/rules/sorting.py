@@ -212,7 +212,7 @@ def _gather_flat(ctx: Any, x: Any, positions: Any, shape: tuple[int, ...], dtype
 
 
 def _gather_along(ctx: Any, x: Any, positions: Any, shape: tuple[int, ...], dtype: Any, dimension: int) -> Any:
-    """As the flat one, of arrays that XLA may split along the other axes: it sends nothing to know the elements of a line."""
+    """A gather for arrays that XLA may split along the other axes: reading the elements of a line sends nothing."""
     others = [axis for axis in range(len(shape)) if axis != dimension]
     numbers = (f"#stablehlo.gather<collapsed_slice_dims = [{dimension}], operand_batching_dims = {others}, "
                f"start_indices_batching_dims = {others}, start_index_map = [{dimension}], index_vector_dim = {len(shape)}>")

@@ -206,7 +206,7 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
 
 
 class _Run(NamedTuple):
-    """What a loop over an axis does: its direction, how two values are combined, what a total starts with, the dtype of the
+    """A loop over an axis: its direction, how two values are combined, what a total starts with, the dtype of the
     values and that of totals."""
 
     axis: int
@@ -217,7 +217,7 @@ class _Run(NamedTuple):
     wide: Any
 
     def total(self, ctx: Any, before: Any, elements: Sequence[Any], part: tuple[int, ...]) -> Any:
-        """What an element makes of the total before it, which is multiplied by a factor if there is one."""
+        """The total after an element: the total before it is multiplied by a factor if there is one."""
         element, *factors = elements
         for factor in factors:
             before = ctx.value("stablehlo.multiply", [before, factor], part, self.wide)
@@ -413,7 +413,7 @@ def _after(body: Any, turn: Any, begun: int) -> Any:
 
 def _turns(ctx: Any, count: Any, state: Sequence[Any], types: Sequence[Any],
            step: Callable[[Any, Any, Sequence[Any]], list[Any]]) -> list[Any]:
-    """What a loop makes of a state: in each turn `step` gets a context, the number of the turn and the state."""
+    """The final state of a loop: in each iteration `step` gets a context, the number of the iteration and the state."""
     types = [ctx.tensor_type((), _I32), *types]
     loop = ctx.op("stablehlo.while", [ctx.constant(0, _I32), *state], types, regions=2)
     test = ctx.region(loop, 0, types)

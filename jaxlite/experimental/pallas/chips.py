@@ -146,7 +146,7 @@ _KINDS = {"TPU v2": _V.TPU_V2, "TPU v3": _V.TPU_V3, "TPU v4": _V.TPU_V4, "TPU v4
 
 
 def get_tpu_info_for_chip(chip_version: Any, num_tensor_cores_per_logical_device: int = 1) -> TpuInfo:
-    """What is known of a generation.
+    """The data of a generation.
 
     Args: `chip_version` a `ChipVersion`; `num_tensor_cores_per_logical_device` 2 for a chip whose cores are one device.
 

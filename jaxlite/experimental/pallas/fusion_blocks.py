@@ -396,13 +396,13 @@ def get_fusion_values(fusion: Callable[..., Any], *args: Any, **kwargs: Any) -> 
 
 @boundary
 def get_stateful_input_fusion_values(fusion: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-    """As `get_fusion_values`, of a fusion that may read Refs: they are among the values, and f takes their contents."""
+    """`get_fusion_values` for a fusion that may read Refs: they are among the values, and f takes their contents."""
     return _values(fusion, args, kwargs, refs=True)[:3]
 
 
 @boundary
 def get_stateful_output_fusion_values(fusion: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-    """As `get_fusion_values`, of a fusion that may read and write Refs.
+    """`get_fusion_values` for a fusion that may read and write Refs.
 
     Returns: `f, values, scalars, aliases`. If Refs are written, f returns `out, contents` with their new contents, and
       `aliases` maps the positions of these among all leaves to those of the Refs among the values and arguments.

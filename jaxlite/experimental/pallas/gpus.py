@@ -54,7 +54,7 @@ _OF = {version: capability for capability, versions in _CAPABILITIES.items() for
 
 
 def get_gpu_info_from_version(gpu_version: GpuVersion) -> GpuInfo:
-    """What is known of a kind of GPUs.
+    """The data of a kind of GPU.
 
     >>> from jaxlite.experimental.pallas import triton
     >>> triton.get_gpu_info_from_version(triton.GpuVersion.H100).arch_name
@@ -66,7 +66,7 @@ def get_gpu_info_from_version(gpu_version: GpuVersion) -> GpuInfo:
 
 
 def _version() -> GpuVersion | None:
-    """That of the devices: the longest name that theirs begins with, as 'NVIDIA H100 80GB HBM3' does."""
+    """The version of the devices: the longest name that theirs begins with, as 'NVIDIA H100 80GB HBM3' does."""
     kind = device_kind()
     return max((each for each in GpuVersion if f"{kind} ".startswith((f"{each.value} ", f"{each.value}-"))),
                key=lambda each: len(each.value), default=None)

@@ -81,7 +81,7 @@ def interpreted(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_ava
 
 
 def _counts(array: Any) -> Any:
-    """What a kernel gets for an array: for semaphores their counts."""
+    """The value that a kernel gets for an array: counts for semaphores."""
     return convert_element_type(array, np.dtype(np.int32)) if isinstance(array.dtype, SemaphoreDType) else array
 
 

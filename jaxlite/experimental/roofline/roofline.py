@@ -44,7 +44,7 @@ _CALLS = frozenset("jit remat2 custom_jvp_call custom_vjp_call custom_vjp_call_j
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RooflineResult:
-    """What a program costs. The sum of two is that of both, one after the other.
+    """The cost of a program. The sum of two results is the cost of both programs, one after the other.
 
     Args:
       flops: operations of matrix products, at which an accelerator is at its limit.
@@ -66,7 +66,7 @@ class RooflineResult:
 
     @classmethod
     def zeros(cls) -> RooflineResult:
-        """That of a program that does nothing."""
+        """The cost of a program that does nothing."""
         return cls()
 
     def __add__(self, other: RooflineResult) -> RooflineResult:
@@ -90,7 +90,7 @@ class RooflineShape:
 
     @classmethod
     def from_aval(cls, aval: Any) -> RooflineShape:
-        """That of a type. Raises: TypeError if it is not that of an array."""
+        """The shape of a type. Raises: TypeError if it is not the type of an array."""
         if not isinstance(aval, ShapedArray):
             raise TypeError(f"Expected ShapedArray, got {type(aval)}.")
         return cls(shape=aval.shape, dtype=aval.dtype)

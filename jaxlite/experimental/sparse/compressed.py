@@ -27,7 +27,7 @@ from jaxlite.transforms.vmap import vmap
 
 
 class _Converted(JAXSparse):
-    """What follows from `to_bcoo`."""
+    """The methods that follow from `to_bcoo`."""
 
     def to_bcoo(self) -> BCOO:
         """The same matrix as BCOO, with the same elements in the same order."""

@@ -462,7 +462,7 @@ def eval_sparse(jaxpr: Jaxpr, consts: Sequence[Any], spvalues: Sequence[Sparsify
 
 
 def sparsify_raw(f: Callable) -> Callable:
-    """As `sparsify`, for `(spenv, *spvalues)`. Gives a list of spvalues, and the structure of the results of `f`."""
+    """`sparsify` for functions of `(spenv, *spvalues)`. Gives a list of spvalues, and the structure of the results of `f`."""
 
     def wrapped(spenv: SparsifyEnv, *spvalues: Any, **params: Any) -> tuple[Sequence[SparsifyValue], Any]:
         result = sparsify(functools.partial(f, **params))(*spvalues_to_arrays(spenv, spvalues))

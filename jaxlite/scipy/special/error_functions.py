@@ -274,7 +274,7 @@ def fresnel(x) -> tuple[Any, Any]:
 
 
 def _strict(name: str, x):
-    """As it stands, but strongly typed: integers are refused."""
+    """The operand, strongly typed. Raises: TypeError for other dtypes than float32 and float64."""
     x = jnp.asarray(x)
     dtype = aval_of(x).dtype
     if dtype not in (np.float32, np.float64):

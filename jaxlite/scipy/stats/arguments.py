@@ -46,7 +46,7 @@ def incomplete(function, a, z, at_zero: float, at_infinity: float):
 
 
 def gumbel_log_density(z, scale):
-    """That of the smallest of many values at z, of a distribution that is then scaled."""
+    """The logarithm of the density at z of the smallest of many values, for a distribution that is then scaled."""
     is_far = z == jnp.inf  # where the exponential is as infinite
     z = jnp.where(is_far, 0, z)
     return jnp.where(is_far, -jnp.inf, z - jnp.exp(z) - jnp.log(scale))

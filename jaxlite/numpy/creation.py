@@ -116,11 +116,21 @@ def _no_numbers(value: Any) -> TypeError:
                      "are supported by JAX.")
 
 
+def _is_row(x) -> bool:
+    return isinstance(x, (list, tuple))
+
+
 def _is_element(x) -> bool:
-    return not isinstance(x, (list, tuple))
+    return not _is_row(x)
 
 
 def _from_sequence(object, dtype):
+    first, depth = object, 0
+    while _is_row(first) and first and depth <= 64:
+        first, depth = first[0], depth + 1
+    if depth > 64:  # as NumPy says it; jaxlib would not take back its count of a recursion that has no end
+        raise ValueError("setting an array element with a sequence. The requested array would exceed the maximum number of "
+                         "dimension of 64.")
     leaves = tree_leaves(object, is_leaf=_is_element)
     if not leaves:
         return np.array(object, dtypes.default_dtype(float) if dtype is None else dtype)

@@ -1,6 +1,7 @@
 """Making arrays with jaxlite.numpy: from data, constants and ranges; scalar types; questions about dtypes."""
 
 import array as python_array
+import ast
 import copy
 import operator
 import pickle
@@ -151,6 +152,17 @@ CASTS = [
 def test_array_with_a_dtype_is_strong(data, dtype, expected, result):
     check(jnp.array(data, dtype), expected, result)
     check(jnp.asarray(data, dtype), expected, result)
+
+
+def test_a_list_in_itself_is_an_error_and_harms_nothing_else():
+    endless, deep = [], [1.0]
+    endless.append(endless)
+    for _ in range(5000):
+        deep = [deep]
+    for data in (endless, deep, [endless, 1]):
+        with pytest.raises(ValueError, match="exceed the maximum number of dimension of 64"):
+            jnp.array(data)
+    assert ast.unparse(ast.parse("[[[[1]]]]")) == "[[[[1]]]]"  # which needs the recursion that is left
 
 
 def test_ndmin_adds_leading_axes():

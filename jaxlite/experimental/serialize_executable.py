@@ -23,6 +23,7 @@ from jaxlite.devices.mesh import AxisType, Mesh
 from jaxlite.devices.placement import default_device
 from jaxlite.devices.sharding import PartitionSpec
 from lowering import platforms, xla
+from lowering.cache import keys
 from lowering.cache.shortcuts import Found
 from lowering.executable import compile_options
 from lowering.partitioning import Partitioning, devices_of
@@ -30,7 +31,8 @@ from lowering.partitioning import Partitioning, devices_of
 __all__ = ["deserialize_and_load", "serialize"]
 __dir__ = lambda: __all__
 
-_FORMAT = 2
+_FORMAT = 3
+_CHECKSUM = 32  # bytes before the pickle
 _codes: weakref.WeakKeyDictionary[execution.Executable, bytes] = weakref.WeakKeyDictionary()
 
 
@@ -54,7 +56,8 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
     fields = (_FORMAT, program.name, _code(program, executable), list(executable.in_avals),
               [var.aval for var in program.runnable.jaxpr.outvars], executable.kept, executable.donated, program.donated,
               consts, executable.device.platform, _placed(program, executable))
-    return pickle.dumps(fields), compiled.in_tree, compiled.out_tree
+    content = pickle.dumps(fields)
+    return keys.checksum(content) + content, compiled.in_tree, compiled.out_tree
 
 
 def _placed(program: Program, executable: Any) -> Any:
@@ -114,10 +117,10 @@ def deserialize_and_load(serialized: bytes, in_tree: Any, out_tree: Any, backend
     Args: the three values that `serialize` gave; the platform or the devices to run on instead of the default.
     Raises: ValueError for bytes of another format or platform. Only load what you trust: it is a pickle, and code.
     """
-    try:
-        version, *fields = pickle.loads(serialized)
-    except (pickle.UnpicklingError, EOFError, TypeError, ValueError) as error:
-        raise ValueError(f"these are not the bytes of a compiled function: {error}") from None
+    content = memoryview(serialized)[_CHECKSUM:]
+    if keys.checksum(content) != bytes(serialized[:_CHECKSUM]):  # XLA runs whatever it loads
+        raise ValueError("these are not the bytes of a compiled function, or they are damaged: their checksum is another")
+    version, *fields = pickle.loads(content)
     if version != _FORMAT:
         raise ValueError(f"the executable is of format {version}, this version of jaxlite reads {_FORMAT}")
     name, code, in_avals, out_avals, kept, donated, flags, consts, platform, placed = fields

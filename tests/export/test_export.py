@@ -218,7 +218,9 @@ def test_executables_are_kept():
             compiled = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))
         np.testing.assert_allclose(compiled(np.eye(4, dtype=np.float32)), 1.5 * np.tanh(np.eye(4)), rtol=1e-6)
     kept = serialize_executable.serialize(compiled)
-    for wrong in (b"", b"junk", kept[0][:-9]):
+    middle = len(kept[0]) // 2
+    changed = kept[0][:middle] + bytes([kept[0][middle] ^ 1]) + kept[0][middle + 1:]
+    for wrong in (b"", b"junk", kept[0][:-9], changed):
         with pytest.raises(ValueError, match="not the bytes of a compiled function"):
             serialize_executable.deserialize_and_load(wrong, *kept[1:])
     with pytest.raises(TypeError, match="got a PjitFunction"):

@@ -44,6 +44,13 @@ from jaxlite.numpy.arithmetic import (
     true_divide,
 )
 from jaxlite.numpy.array_methods import attach_all as _attach_all
+from jaxlite.numpy.choosing import (
+    choose,
+    compress,
+    extract,
+    piecewise,
+    select,
+)
 from jaxlite.numpy.constants import (
     ComplexWarning,
     array_repr,
@@ -180,8 +187,6 @@ from jaxlite.numpy.manipulation import (
     broadcast_arrays,
     broadcast_shapes,
     broadcast_to,
-    choose,
-    compress,
     diag,
     diagflat,
     diagonal,
@@ -247,15 +252,12 @@ from jaxlite.numpy.searching import (
     argmin,
     argwhere,
     digitize,
-    extract,
     flatnonzero,
     nanargmax,
     nanargmin,
     nonzero,
-    piecewise,
     place,
     searchsorted,
-    select,
 )
 from jaxlite.numpy.selection import (
     where,

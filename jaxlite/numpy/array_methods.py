@@ -17,6 +17,7 @@ from jaxlite.core.values import AVAL_OF, ArrayImpl
 from jaxlite.lax import shaping
 from jaxlite.numpy import (
     arithmetic,
+    choosing,
     creation,
     indexing,
     linear,
@@ -150,7 +151,7 @@ def _flatten(self, order: str = "C", *, out_sharding=None):
 
 def _compress(self, condition, axis: int | None = None, *, out: None = None, size: int | None = None, fill_value=0):
     """The slices of an axis at which a condition holds."""
-    return manipulation.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
+    return choosing.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
 
 
 @boundary
@@ -185,7 +186,8 @@ _METHODS: dict[str, Callable] = {
         (reductions, "all any sum prod max min mean var std ptp cumsum cumprod"),
         (searching, "argmax argmin nonzero searchsorted"),
         (sorting, "sort argsort argpartition"),
-        (manipulation, "repeat squeeze swapaxes choose diagonal"),
+        (manipulation, "repeat squeeze swapaxes diagonal"),
+        (choosing, "choose"),
         (linear, "dot trace"),
         (indexing, "take"),
         (ufuncs, "clip round conj conjugate"),

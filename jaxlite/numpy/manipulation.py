@@ -1,6 +1,7 @@
-"""Changing the shape and order of arrays: reshape, transpose, split, tile, roll, flip, diagonals, chosen slices.
+"""Changing the shape and order of arrays: reshape, transpose, split, tile, roll, flip, diagonals.
 
-Joining arrays is in `joining.py`, inserting and deleting in `inserting.py`, padding in `padding.py`.
+Joining arrays is in `joining.py`, inserting and deleting in `inserting.py`, padding in `padding.py`, choosing slices in
+`choosing.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
-from jaxlite.numpy import creation, joining
+from jaxlite.numpy import creation
 from jaxlite.numpy.api import (
     api,
     as_array,
@@ -719,82 +720,3 @@ def diag(v, k: int = 0):
 def diagflat(v, k: int = 0):
     """A matrix with all elements of an array on its k-th diagonal."""
     return diag(shaping.convert(ravel(v), weak_type=False), k)
-
-
-# --- choosing slices ---------------------------------------------------------------------------------
-
-
-def compress(condition, a, axis: int | None = None, *, size: int | None = None, fill_value=0, out: None = None):
-    """The slices of an axis at which a condition holds; of all elements, flattened, for None.
-
-    `size` fixes how many, at most all of them, filling up with `fill_value`; without it the condition must be concrete.
-    """
-    if out is not None:
-        raise NotImplementedError("The 'out' argument to jnp.compress is not supported.")
-    check_arrays("compress", condition, a)
-    if axis is None:
-        a, axis = ravel(a), 0
-    a = as_array(a)
-    axis = shaping.canonical_axis(axis, a.ndim)
-    if aval_of(condition).ndim != 1:
-        raise ValueError("condition must be a 1D array")
-    extent = a.shape[axis]
-    if size is None:
-        mask = concrete("compress", "condition", condition).astype(bool)
-        if mask[extent:].any():
-            raise ValueError("condition contains entries that are out of bounds")
-        return take_slices(a, np.flatnonzero(mask[:extent]).astype(np.int32), axis=axis)
-    size = operator.index(size)
-    extent = builtins.min(extent, aval_of(condition).shape[0])
-    if not 0 <= size <= extent:
-        raise ValueError("size must be positive and not greater than the size of the array axis; got "
-                         f"size={size} for a.shape[axis]={extent}")
-    return _compress(condition, a, fill_value, axis=axis, size=size)
-
-
-@api
-def _compress(condition, a, fill_value, axis: int, size: int):
-    extent = builtins.min(a.shape[axis], aval_of(condition).shape[0])
-    mask = shaping.convert(lax.slice_in_dim(condition, 0, extent), bool, False)
-    # XLA:CPU sorts integers faster than it does pairs. What is not to be taken comes last, all with one number.
-    positions = shaping.iota(dtypes.int32, extent)
-    order = lax.sort(lax.select(mask, positions, shaping.full_like(positions, extent)))
-    order = lax.slice_in_dim(order, 0, size)
-    result = take_slices(a, order, axis=axis)
-    valid = lax.lt(order, shaping.full_like(order, extent))
-    mask = shaping.broadcast_in_dim(valid, result.shape, (axis,))
-    fill = shaping.full_like(result, shaping.of_user(fill_value, result.dtype))
-    return shaping.convert(lax.select(mask, result, fill), None, False)
-
-
-def choose(a, choices, out: None = None, mode: str = "raise"):
-    """Each element from the array of `choices` that `a` names there.
-
-    Args:
-      a: integers; choices: a sequence of arrays, or an array of them along axis 0; all are broadcast.
-      mode: 'wrap' or 'clip' indices out of range; 'raise' needs a concrete `a`.
-    """
-    if out is not None:
-        raise NotImplementedError("The 'out' argument to jnp.choose is not supported.")
-    check_arrays("choose", a)
-    options = [choices[index] for index in range(len(choices))]
-    if not options:
-        raise ValueError("choices must be a non-empty sequence of arrays")
-    if dtypes.kind(aval_of(a).dtype) not in "iu":
-        raise ValueError("`a` array must be integer typed")
-    if mode == "raise":
-        found = concrete("choose", "a", a)
-        if found.size and (found.min() < 0 or found.max() >= len(options)):
-            raise ValueError("invalid entry in choice array")
-    elif mode not in ("wrap", "clip"):
-        raise ValueError(f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'")
-    return _choose(a, *options, mode=mode)
-
-
-@api
-def _choose(a, *options, mode: str):
-    a = shaping.convert(as_array(a), dtypes.int32, False)
-    count = len(options)
-    a = a % count if mode == "wrap" else lax.clamp(np.int32(0), a, np.int32(count - 1))
-    parts = [shaping.convert(each, weak_type=False) for each in joining.promoted(options)]
-    return lax.select_n(*broadcast_arrays(a, *parts))

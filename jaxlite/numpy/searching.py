@@ -1,9 +1,9 @@
-"""Searching: argmax and similar, nonzero, binary search, selection by conditions."""
+"""Searching: argmax and similar, nonzero, binary search."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,8 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
-from jaxlite.numpy import indexing, manipulation, selection, ufuncs
+from jaxlite.numpy import indexing, manipulation, selection
 from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes, scalar
-from jaxlite.numpy.creation import asarray
 from lowering import xla
 
 # --- positions of extremes ---------------------------------------------------------------------------
@@ -224,17 +223,6 @@ def _columns(*parts):
     return shaping.stack(promote_dtypes(*parts), 1)
 
 
-@boundary
-def extract(condition, arr, *, size: int | None = None, fill_value=0):
-    """The elements at which a condition holds, flattened.
-
-    `size` fixes how many, filling up with `fill_value`; without it the condition must be concrete.
-    """
-    check_arrays("extract", condition, arr)
-    return manipulation.compress(manipulation.ravel(condition), manipulation.ravel(arr), size=size,
-                                 fill_value=fill_value)
-
-
 @api
 def place(arr, mask, vals, *, inplace: bool = True):
     """A copy of the array whose elements under the mask are taken, one after the other, from `vals`, repeated.
@@ -399,94 +387,3 @@ def digitize(x, bins, right: bool = False, *, method: str | None = None):
     above = searchsorted(bins, x, side=side, method=method)
     below = count - searchsorted(shaping.rev(bins, (0,)), x, side=side, method=method)
     return lax.select_n(last >= first, below, above)
-
-
-# --- choices by conditions ---------------------------------------------------------------------------
-
-
-@api
-def select(condlist, choicelist, default=0):
-    """Each element from the first choice whose condition holds there, else the default.
-
-    Args:
-      condlist: conditions, choicelist: as many arrays; all are broadcast together, choices promoted.
-    Raises: ValueError for no conditions or other counts.
-
-    >>> import jaxlite.numpy as jnp
-    >>> x = jnp.arange(5)
-    >>> jnp.select([x < 2, x > 3], [x, x * 10], default=-1)
-    Array([ 0,  1, -1, -1, 40], dtype=int32)
-    """
-    conditions, choices = list(condlist), list(choicelist)
-    if len(conditions) != len(choices):
-        raise ValueError(f"condlist must have length equal to choicelist ({len(conditions)} vs {len(choices)})")
-    if not conditions:
-        raise ValueError("condlist must be non-empty")
-    check_arrays("select", *conditions, *choices, default)
-    *choices, result = promote_dtypes(*choices, default)
-    for condition, choice in zip(conditions[::-1], choices[::-1], strict=True):
-        result = selection.where(condition, choice, result)
-    return result
-
-
-@boundary
-def piecewise(x, condlist, funclist: Sequence[Any], *args, **kw):
-    """A function given by pieces: where several conditions hold, the last one decides.
-
-    Args:
-      condlist: conditions that broadcast against x.
-      funclist: for each condition, and perhaps one more for where none holds (0 without), a scalar or an
-        elementwise function `f(x, *args, **kw)`. Each function gets all of x; what it gives off its piece is dropped.
-    Returns: an array of x's dtype and of the shape of x and the conditions, broadcast.
-    Raises: ValueError for counts that do not match; TypeError for results of other shapes.
-
-    >>> import jaxlite.numpy as jnp
-    >>> x = jnp.array([-2.0, 0.0, 3.0])
-    >>> jnp.piecewise(x, [x < 0, x > 0], [-1, lambda x: x * x])
-    Array([-1.,  0.,  9.], dtype=float32)
-    """
-    check_arrays("piecewise", x)
-    conditions = [asarray(each) if isinstance(each, (list, tuple)) else each for each in condlist]
-    functions = list(funclist)
-    if not conditions:
-        raise ValueError("condlist must be non-empty")
-    check_arrays("piecewise", *conditions)
-    if len(functions) == len(conditions):
-        functions.append(0)
-    if len(functions) != len(conditions) + 1:
-        raise ValueError(f"with {len(conditions)} condition(s), either {len(conditions)} or {len(conditions) + 1} "
-                         f"functions are expected; got {len(functions)}")
-    x = as_array(x)
-    shape = manipulation.broadcast_shapes(x.shape, *(aval_of(each).shape for each in conditions))
-    x = manipulation.broadcast_to(x, shape) if shape != x.shape else x
-    applies = _active(conditions)
-    # Off its piece a function sees a constant: no derivative of its own, which may be infinite there, gets out.
-    values = [each(selection.where(active, x, shaping.stop_gradient(x)), *args, **kw) if callable(each) else each
-              for each, active in zip(functions, applies, strict=True)]
-    for value in values:
-        if aval_of(value).shape not in ((), x.shape):
-            raise TypeError(f"piecewise: a function gave shape {aval_of(value).shape} for x of shape "
-                            f"{x.shape}; functions must be elementwise")
-    return _pieces(x, conditions, values)
-
-
-def _active(conditions: list[Any]) -> list[Any]:
-    """Where each piece, and the default after them, decides: where its condition holds and none after it does."""
-    later: Any = False
-    found = []
-    for condition in reversed(conditions):
-        condition = ufuncs.logical_not(ufuncs.logical_not(condition))
-        found.append(ufuncs.logical_and(condition, ufuncs.logical_not(later)))
-        later = ufuncs.logical_or(later, condition)
-    return [*found[::-1], ufuncs.logical_not(later)]
-
-
-@api
-def _pieces(x, conditions, values):
-    shape, dtype = x.shape, x.dtype
-    *pieces, result = (shaping.of_user(value, dtype) for value in values)
-    for condition, piece in zip(conditions, pieces, strict=True):
-        result = selection.where(condition, piece, result)
-    if result.shape == shape:
-        return result
-    return manipulation.broadcast_to(result, shape)

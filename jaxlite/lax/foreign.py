@@ -182,13 +182,14 @@ def _checked_aliases(given: dict[int, int] | None, operands: Sequence[Any], resu
 
 # What XLA makes itself, and what it reads as a mark on one array: it ends the process where they are anything else.
 _ITS_OWN = frozenset({"PadToStatic", "SliceToDynamic", "TopK"})
+_ITS_KINDS = ("__onednn$", "xla.sdy.", "xla_buffer_python_", "xla_ffi_partitioned_python_", "xla_ffi_python_", "xla_python_")
 _MARKS = frozenset("""AllocateBuffer CustomSPMDPartitioning LayoutConstraint MoveToDevice MoveToHost PinToDevice PinToDeviceSram
     SPMDFullToShardShape SPMDShardToFullShape Sharding X64Combine X64SplitHigh X64SplitLow annotate_device_placement""".split())
 
 
 @ffi_call_p.def_effectful_abstract_eval
 def _ffi_avals(*avals, result_avals: tuple[Any, ...], has_side_effect: bool, target_name: str = "", **params):
-    if target_name in _ITS_OWN or target_name.startswith("xla.sdy."):
+    if target_name in _ITS_OWN or target_name.startswith(_ITS_KINDS):
         raise ValueError(f"ffi_call: {target_name!r} is an operation of XLA's own, no handler")
     if target_name in _MARKS and not (len(avals) == len(result_avals) == 1 and avals[0].shape == result_avals[0].shape):
         raise ValueError(f"ffi_call: {target_name!r} is a mark of XLA's on one array, and gives an array of its shape; got "

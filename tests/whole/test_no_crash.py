@@ -291,7 +291,8 @@ def interrupts() -> Cases:
 def marks_in_foreign_calls() -> Cases:
     """Names of foreign calls that XLA reads itself."""
     result = jaxlite.ShapeDtypeStruct((3,), jnp.float32)
-    names = ("Sharding", "SPMDFullToShardShape", "LayoutConstraint", "MoveToHost", "TopK", "SliceToDynamic")
+    names = ("Sharding", "SPMDFullToShardShape", "LayoutConstraint", "MoveToHost", "TopK", "SliceToDynamic",
+             "__onednn$matmul", "xla_ffi_python_cpu_callback")
     for name, count in itertools.product(names, (0, 2)):
         yield f"{name} of {count}", lambda name=name, count=count: jaxlite.jit(
             lambda *a: jaxlite.ffi.ffi_call(name, result)(*a))(*[jnp.ones(3)] * count)

@@ -201,7 +201,7 @@ def transformation_with_aux(generator: Callable, fun: WrappedFun, *static: Any) 
 
 
 def merge_linear_aux(aux1: Callable[[], Any], aux2: Callable[[], Any]) -> tuple[bool, Any]:
-    """What one of two calls left behind, and whether it was the first. Raises: StoreException unless exactly one did."""
+    """Whether it was the first of two calls that stored a value, and that value. Raises: StoreException unless one did."""
     found = []
     for first, aux in ((True, aux1), (False, aux2)):
         try:

@@ -166,7 +166,7 @@ def _canonical(platform: str) -> str:
 
 
 class ConstantHandler(Protocol):
-    """What `register_constant_handler` takes: `handler(value, aval)` gives MLIR values."""
+    """The type of handlers for `register_constant_handler`: `handler(value, aval)` gives MLIR values."""
 
     def __call__(self, val: Any, aval: Any) -> Sequence[Any]: ...
 

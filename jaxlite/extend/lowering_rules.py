@@ -55,7 +55,7 @@ def current_context(what: str) -> RuleContext:
 
 
 class ModuleContext:
-    """What a rule may ask about the module that is being made.
+    """The module that is being made, as rules see it.
 
     Attributes: `context` MLIR's; `module`; `platforms` that it is for; `keepalives`, what compiled programs refer to.
     """
@@ -81,7 +81,7 @@ class ModuleContext:
 
 
 class LoweringRuleContext:
-    """What a rule gets first.
+    """The context that a rule gets as its first argument.
 
     Attributes: `avals_in`, `avals_out`; `primitive`; `module_context`; `platforms`; `traceback` of the equation.
     """

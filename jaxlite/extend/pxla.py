@@ -88,7 +88,7 @@ class _Environment:
 
 
 class _ThreadResources:
-    """What this thread works on: `thread_resources.env.physical_mesh`."""
+    """The mesh of this thread: `thread_resources.env.physical_mesh`."""
 
     __slots__ = ()
     env = _Environment()

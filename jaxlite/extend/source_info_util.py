@@ -30,7 +30,7 @@ def new_name_stack(name: str = "") -> NameStack:
 
 
 def current() -> SourceInfo:
-    """Of the place that is running."""
+    """The source of the code that is running."""
     return SourceInfo(source.current_traceback(), current_name_stack())
 
 

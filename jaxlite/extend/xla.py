@@ -15,7 +15,7 @@ __dir__ = lambda: __all__
 
 
 class PipelineStage(enum.Enum):
-    """Where in the compile a pass runs: before instructions are put in order, or after."""
+    """When a pass runs in a compile: before instructions are put in order, or after."""
 
     PRE_SCHEDULER = 0
     POST_SCHEDULER = 1

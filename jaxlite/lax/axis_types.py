@@ -98,7 +98,7 @@ def _asked(default, kwargs: dict[str, Any], name: str):
 
 
 def _called(run: Callable, compiled: dict[Any, Callable], wanted, args, kwargs):
-    """As part of the program that is traced, or as one of its own."""
+    """Run a function as part of the program that is traced, or as a program of its own."""
     if not is_eager():
         return run(args, kwargs)
     return compiled.setdefault(repr(wanted), jit(run))(args, kwargs)

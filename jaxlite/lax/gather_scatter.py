@@ -66,7 +66,7 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 class GatherScatterMode(enum.Enum):
-    """What happens to a box that is not wholly inside the operand.
+    """How to treat a box that is not wholly inside the operand.
 
     CLIP moves it inside. FILL_OR_DROP reads a fill value, and writes nothing. PROMISE_IN_BOUNDS means that there is
     none: if there is one, a gather reads something and a scatter may write anywhere in the operand, or not at all. ONE_HOT
@@ -188,7 +188,7 @@ def _gather_aval(operand, indices, *, dimension_numbers: GatherDimensionNumbers,
 
 
 def default_fill_value(dtype):
-    """What a read out of bounds gives: NaN, the least signed integer, the greatest unsigned one, True."""
+    """The result of a read out of bounds: NaN, the least signed integer, the greatest unsigned one, True."""
     kind = dtypes.kind(dtype)
     if kind in "fc":
         return np.nan  # one object: NaN is equal to itself only as that

@@ -26,7 +26,7 @@ from jaxlite.traces.jvp import Zero, add_tangents, def_linear, def_zero, jvp_fla
 
 
 def shifted(axis: int, dim: int) -> int:
-    """Where an axis of an example is in the batch that has its own axis at `dim`."""
+    """The number of an example's axis in the batch, whose own axis is `dim`."""
     return axis + (axis >= dim)
 
 

@@ -564,7 +564,7 @@ def pad(operand, padding_value, padding_config: Sequence[tuple[int, int, int]]):
 
 
 def _as_padding(value, aval):
-    """What a value that is to be summed over devices is padded with: it is summed too, so only zero may be the same on each."""
+    """The padding of a value that is still to be summed over devices: as it is summed too, only 0 may be the same on each."""
     spec = aval.layout.spec
     if not spec.unreduced or has_states(aval_of(value)) or not isinstance(value, Tracer) and not np.any(np.asarray(value)):
         return value

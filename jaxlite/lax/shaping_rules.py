@@ -36,7 +36,7 @@ def shift(axes: Sequence[int], d: int) -> Ints:
 
 
 def first_batched(dims: Dims) -> int:
-    """Where the batched axis of the first batched operand is."""
+    """The position of the batched axis of the first batched operand."""
     return next(dim for dim in dims if dim is not None)
 
 

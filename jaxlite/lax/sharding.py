@@ -377,7 +377,7 @@ def laid_out_as(x, aval):
 
 
 def _among_parts(x, wanted):
-    """What is the same on all devices, inside `shard_map`, as what is still to be summed, or will be in its cotangent."""
+    """A value that is the same on all devices, inside `shard_map`, as one that is still to be summed, or whose cotangent is."""
     from jaxlite.lax import elementwise, parallel, shaping, unreduced
 
     aval = aval_of(x)

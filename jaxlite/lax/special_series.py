@@ -285,7 +285,7 @@ def _log_scaled_gamma(a: Formula) -> Formula:
 
 
 class _GammaTerms:
-    """What the functions of this family share at one (a, x).
+    """The terms that the functions of this family share at one (a, x).
 
     The power factor is D = x^a e^-x / gamma(a). Three regions: the power series where x is below a or 1, Temme's
     expansion around x = a for large a, the continued fraction elsewhere.

@@ -11,7 +11,7 @@ from jaxlite.lax import elementwise, shaping
 
 
 def places(x, relation: Callable[[Any, Any], Any], offset: int = 0):
-    """Where the row, and `offset` rows further, is in a relation to the column.
+    """Where the number of the row plus `offset` is in a relation to that of the column.
 
     Positions are compared where the mask is read: kernels fuse them, a constant of this size would come from memory.
     """

@@ -35,7 +35,7 @@ class OpaqueTraceState:
 
 
 def get_opaque_trace_state(convention: Any = None) -> OpaqueTraceState:
-    """What is being traced now, to be compared with what is at another time."""
+    """The state of tracing, to be compared with that at another time."""
     return OpaqueTraceState()
 
 

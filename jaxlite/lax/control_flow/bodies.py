@@ -306,7 +306,7 @@ def type_text(aval) -> str:
 
 
 def cast_text(one, other, place: str) -> str:
-    """What to do if the first type varies along fewer axes of a mesh than the second."""
+    """The advice of an error, if the first type varies along fewer axes of a mesh than the second."""
     missing = tuple(sorted(other.vma - one.vma, key=str))
     return f".\n\nThis might be fixed by applying `jax.lax.pcast(..., {missing}, to='varying')`{place}." if missing else ""
 

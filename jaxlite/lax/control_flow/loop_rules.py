@@ -552,13 +552,13 @@ def _masked(condition: ClosedJaxpr, body: ClosedJaxpr, num_cond: int, num_body: 
 
 
 def _kept_back(value):
-    """What an example that has stopped carries on. Of a key: not used by the step, whose results are dropped for it."""
+    """The carry of an example that has stopped. A key counts as unused by the step, whose results are dropped for it."""
     is_key = dtypes.issubdtype(aval_of(value).dtype, dtypes.prng_key)
     return PRIMITIVES["random_clone"].bind(value) if is_key else value
 
 
 def _as_one_loop(avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
-    """What is lowered in the place of a loop whose examples stop at different times. Others have a rule."""
+    """The program that is lowered in the place of a loop whose examples stop at different times. Other loops have a rule."""
     if not params["cond_jaxpr"].out_avals[0].shape:
         raise NotImplementedError("a while loop of one condition is lowered by its rule")
     inputs, outs = list(map(Var, avals)), list(map(Var, params["body_jaxpr"].out_avals))

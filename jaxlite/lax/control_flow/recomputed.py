@@ -24,7 +24,7 @@ _SHORT_ROW = range(2, 8)  # elements of a row that are not computed in vectors
 
 
 class _Choice:
-    """What is saved of a program, what is free, and what is computed again, with the operations for an element."""
+    """The choice for a program: what is saved, what is free, what is computed again, with the operations for an element."""
 
     def __init__(self, primal: Jaxpr, residuals: Sequence[Any], free: Collection[Any]):
         self.makers: dict[Any, Any] = {eqn.outvars[0]: eqn for eqn in primal.eqns if _is_cheap(eqn)}
@@ -33,7 +33,7 @@ class _Choice:
         self.again: dict[Any, float] = {}
 
     def cone(self, var: Any) -> tuple[frozenset[Any], float]:
-        """What would have to be saved besides to compute a variable by cheap equations, and the operations for an element."""
+        """What else would have to be saved to compute a variable by cheap equations, and the operations for an element."""
         pending, results, leaves, work = [var], {var}, set[Any](), 0.0
         while pending and work <= _most(var) * var.aval.size:
             each = pending.pop()

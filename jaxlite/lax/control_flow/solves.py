@@ -70,7 +70,7 @@ class _Function:
         return self.jaxpr.out_avals
 
     def without_aux(self, name: str, has_aux: bool) -> tuple[Any, list[Any], Any]:
-        """Of a function with results (x, aux): the tree and types of x, and the tree of aux."""
+        """The tree and types of x, and the tree of aux, for a function with results (x, aux)."""
         if not has_aux:
             return self.out_tree, self.out_avals, None
         children = self.out_tree.children()

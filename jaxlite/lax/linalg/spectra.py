@@ -40,7 +40,7 @@ _i32 = np.dtype(np.int32)
 
 
 class EigImplementation(enum.Enum):
-    """What computes eigenvalues of general matrices."""
+    """The implementation for eigenvalues of general matrices."""
 
     CUSOLVER = "cusolver"
     MAGMA = "magma"
@@ -48,7 +48,7 @@ class EigImplementation(enum.Enum):
 
 
 class EighImplementation(enum.Enum):
-    """What computes eigenvalues of Hermitian matrices. The CPU has QR."""
+    """The implementation for eigenvalues of Hermitian matrices. The CPU has QR."""
 
     QR = "qr"
     JACOBI = "jacobi"
@@ -56,7 +56,7 @@ class EighImplementation(enum.Enum):
 
 
 class SvdAlgorithm(enum.Enum):
-    """What computes singular values. The CPU has DIVIDE_AND_CONQUER, its default, and QR."""
+    """The algorithm for singular values. The CPU has DIVIDE_AND_CONQUER, its default, and QR."""
 
     DEFAULT = "default"
     QR = "QR"

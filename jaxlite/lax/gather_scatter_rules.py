@@ -74,6 +74,22 @@ def _indices_in_front(indices, dim: int) -> tuple[Any, int]:
     return (move(indices, dim, 0), 0) if dim == aval_of(indices).ndim - 1 else (indices, dim)
 
 
+def _with_axis_of_box(window: Ints, d: int, missing: Ints) -> tuple[Ints, int]:
+    """The axes of boxes in the result of a gather, or in updates, once axis d of the operand is a batch, and where that is.
+
+    Args: `missing` has the axes of the operand that boxes do not have.
+    """
+    before = sum(each not in missing for each in range(d))
+    place = window[before - 1] + 1 if before else 0
+    return insert(shift(window, place), before, place), place
+
+
+def _with_axis_of_positions(window: Ints, indices: Any, dim: int) -> tuple[Ints, int]:
+    """The same if axis `dim` of the indices is a batch."""
+    positions = [each for each in range(len(window) + aval_of(indices).ndim - 1) if each not in window]
+    return shift(window, positions[dim]), positions[dim]
+
+
 def batch_gather(axis: Axis, args: Sequence[Any], dims: Dims, *, dimension_numbers: GatherDimensionNumbers,
                  slice_sizes: Ints, unique_indices: bool, indices_are_sorted: bool, mode,
                  fill_value) -> tuple[Any, int]:
@@ -84,16 +100,12 @@ def batch_gather(axis: Axis, args: Sequence[Any], dims: Dims, *, dimension_numbe
         collapsed, index_map, x_batching = shift(collapsed, d), shift(index_map, d), shift(x_batching, d)
     if indices_dim is None:  # the box gets one more axis
         assert d is not None
-        before = sum(1 for each in range(d) if each not in collapsed and each not in x_batching)
-        out_dim = offset[before - 1] + 1 if before else 0
-        offset = insert(shift(offset, out_dim), before, out_dim)
+        offset, out_dim = _with_axis_of_box(offset, d, (*collapsed, *x_batching))
         slice_sizes = insert(slice_sizes, d, axis.size)
     else:
         indices, indices_dim = _indices_in_front(indices, indices_dim)
         indices_batching = shift(indices_batching, indices_dim)
-        positions = [each for each in range(len(offset) + aval_of(indices).ndim - 1) if each not in offset]
-        out_dim = positions[indices_dim]
-        offset = shift(offset, out_dim)
+        offset, out_dim = _with_axis_of_positions(offset, indices, indices_dim)
         indices_are_sorted = indices_are_sorted and d is not None and indices_dim == 0
         if d is None:
             unique_indices = False
@@ -121,15 +133,11 @@ def batch_scatter(primitive: Primitive, axis: Axis, args: Sequence[Any], dims: D
         x, d = bring(x, None, axis.size, 0), 0
     inserted, index_map, x_batching = shift(inserted, d), shift(index_map, d), shift(x_batching, d)
     if indices_dim is None:  # the box gets one more axis
-        before = sum(1 for each in range(d) if each not in inserted and each not in x_batching)
-        target = window[before - 1] + 1 if before else 0
-        window = insert(shift(window, target), before, target)
+        window, target = _with_axis_of_box(window, d, (*inserted, *x_batching))
     else:
         indices, indices_dim = _indices_in_front(indices, indices_dim)
         indices_batching = shift(indices_batching, indices_dim)
-        positions = [each for each in range(len(window) + aval_of(indices).ndim - 1) if each not in window]
-        target = positions[indices_dim]
-        window = shift(window, target)
+        window, target = _with_axis_of_positions(window, indices, indices_dim)
         at = sum(each < d for each in x_batching)
         x_batching, indices_batching = insert(x_batching, at, d), insert(indices_batching, at, indices_dim)
         params["indices_are_sorted"] = params["indices_are_sorted"] and indices_dim == 0

@@ -15,6 +15,7 @@ from lowering.buffers import physical
 from lowering.module import LoweringError, is_ordered
 from lowering.partitioning import quoted, spec_text
 from lowering.rules import lowers
+from lowering.rules.reductions import by_parts
 
 _I32, _U32 = np.dtype(np.int32), np.dtype(np.uint32)
 _REDUCERS = {"psum": "add", "psum_invariant": "add", "unreduced_psum": "add", "pmax": "maximum", "pmin": "minimum",
@@ -108,11 +109,16 @@ def _reducer(ctx: Any, operation: Any, dtype: Any) -> None:
 def _all_reduce(ctx: Any, x: Any, *, axes: Any, axis_index_groups: Any = None) -> Any:
     if _alone(ctx):
         return x
-    operation = ctx.op("stablehlo.all_reduce", [x], [x.type], {
-        "replica_groups": ctx.dense_i64(_groups(ctx, axes, axis_index_groups)), **_channel(ctx),
-        "use_global_device_ids": ctx.ir.UnitAttr.get(ctx.builder.context)}, 1)
-    _reducer(ctx, operation, ctx.aval_out.dtype)
-    return operation.result
+
+    def reduced(x: Any, dtype: Any) -> Any:
+        operation = ctx.op("stablehlo.all_reduce", [x], [x.type], {
+            "replica_groups": ctx.dense_i64(_groups(ctx, axes, axis_index_groups)), **_channel(ctx),
+            "use_global_device_ids": ctx.ir.UnitAttr.get(ctx.builder.context)}, 1)
+        _reducer(ctx, operation, dtype)
+        return operation.result
+
+    aval = ctx.aval_out
+    return by_parts(ctx, x, aval.shape, aval.shape, aval.dtype, reduced)
 
 
 @lowers("all_gather", "all_gather_invariant", "all_gather_reduced")
@@ -141,12 +147,17 @@ def _reduce_scatter(ctx: Any, x: Any, *, axis_name: Any, axis_size: int, scatter
     if _alone(ctx):
         return x if tiled else ctx.value("stablehlo.reshape", [x], *physical(ctx.aval_out))
     part = (*shape[:scatter_dimension], shape[scatter_dimension] // axis_size, *shape[scatter_dimension + 1:])
-    operation = ctx.op("stablehlo.reduce_scatter", [x], [ctx.tensor_type(part, dtype)], {
-        "scatter_dimension": ctx.i64(scatter_dimension),
-        "replica_groups": ctx.dense_i64(_groups(ctx, axis_name, axis_index_groups)), **_channel(ctx),
-        "use_global_device_ids": ctx.ir.UnitAttr.get(ctx.builder.context)}, 1)
-    _reducer(ctx, operation, dtype)
-    return operation.result if tiled else ctx.value("stablehlo.reshape", [operation.result], *physical(ctx.aval_out))
+
+    def reduced(x: Any, dtype: Any) -> Any:
+        operation = ctx.op("stablehlo.reduce_scatter", [x], [ctx.tensor_type(part, dtype)], {
+            "scatter_dimension": ctx.i64(scatter_dimension),
+            "replica_groups": ctx.dense_i64(_groups(ctx, axis_name, axis_index_groups)), **_channel(ctx),
+            "use_global_device_ids": ctx.ir.UnitAttr.get(ctx.builder.context)}, 1)
+        _reducer(ctx, operation, dtype)
+        return operation.result
+
+    result = by_parts(ctx, x, shape, part, dtype, reduced)
+    return result if tiled else ctx.value("stablehlo.reshape", [result], *physical(ctx.aval_out))
 
 
 @lowers("all_to_all")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,10 +51,27 @@ def jaxpr_region(ctx: Any, operation: Any, index: int, jaxpr: Any) -> None:
     body.op("stablehlo.return", results, [])
 
 
+def by_parts(ctx: Any, x: Any, shape: Sequence[int], out_shape: Sequence[int], dtype: Any,
+             reduce: Callable[[Any, Any], Any]) -> Any:
+    """`reduce(x, dtype)` by addition, of real and imaginary parts where XLA:CPU may add over devices.
+
+    It ends the process for some complex numbers, such as constants.
+    """
+    if ctx.platform != "cpu" or dtype.kind != "c":
+        return reduce(x, dtype)
+    part = np.dtype(f"float{4 * dtype.itemsize}")
+    parts = [reduce(ctx.value(f"stablehlo.{name}", [x], shape, part), part) for name in ("real", "imag")]
+    return ctx.value("stablehlo.complex", parts, out_shape, dtype)
+
+
 def reduce_by_monoid(ctx: Any, monoid: str, x: Any, shape: Sequence[int], dtype: Any, axes: Sequence[int]) -> Any:
     """Reduce a value of the given shape over some axes."""
+    out_shape = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    if monoid == "sum" and dtype.kind == "c" and ctx.platform == "cpu" and ctx.builder.is_split:
+        return by_parts(ctx, x, shape, out_shape, dtype,
+                        lambda part, kind: reduce_by_monoid(ctx, monoid, part, shape, kind, axes))
+
     def make() -> Any:
-        out_shape = tuple(size for axis, size in enumerate(shape) if axis not in axes)
         operation = ctx.op("stablehlo.reduce", [x, ctx.constant(identity(monoid, dtype), dtype)],
                            [ctx.tensor_type(out_shape, dtype)], {"dimensions": ctx.i64s(axes)}, regions=1)
         monoid_region(ctx, operation, 0, monoid, dtype)

@@ -473,6 +473,22 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         for got, want in ((total, X.sum()), (rows, X.sum(0)), (mean, X.mean()), (doubled, 2 * X.sum())):
             np.testing.assert_allclose(got, want, rtol=1e-5)
 
+    def test_complex_constants_are_summed_up_over_devices():
+        z = (X[:1] + 1j).astype(np.complex64)  # XLA ended the process
+
+        def by_hand(operation, out):
+            return jax.shard_map(lambda x: operation(jnp.broadcast_to(x, (8, 8))), mesh=MESH, in_specs=P(), out_specs=out,
+                                 check_vma=False)(jnp.ones((1, 8)) * z[0, 0])
+
+        def program():
+            spread = lax.with_sharding_constraint(jnp.ones((8, 8)) + 1j, on("x", "y"))
+            return (by_hand(lambda x: lax.psum(x, "x"), P()), by_hand(lambda x: lax.psum_scatter(x, "y", tiled=True), P("y")),
+                    spread.sum(0), spread.sum())
+
+        ones = np.ones((8, 8))
+        for found, expected in zip(jax.jit(program)(), (2 * z[0, 0] * ones, 4 * z[0, 0] * ones, 8 + 8j, 64 + 64j), strict=True):
+            np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=1e-6)
+
     def test_small_products_in_loops_are_summed_up_over_devices():
         cut, start = jax.device_put(X / 4, on("x")), np.ones((8, 8), np.float32)
         looped = jax.jit(lambda a, b: lax.fori_loop(0, 3, lambda _, c: c @ b, a))

@@ -30,38 +30,37 @@ _SEVERAL_RESULTS, _OLDER_EMITTER = "xla_cpu_use_multi_output_fusion", "xla_cpu_u
 class Lowered:
     """An MLIR module for a jaxpr.
 
-    Attributes: `module`; `kept` has for each of constvars + invars whether it is a parameter of the module;
-    `donated` the indices of the parameters whose buffer a result may take, `unusable` the types of those that
-    were offered in vain; `seconds` the time it took; `host_functions` the Python functions that the module calls by their
-    index, `ordered` whether they are to run in the order of the programs that call them. Of the last compile: `barriers`,
-    why there were fusion barriers, and `flags`, what XLA:CPU and LLVM were told beside the options. `sets_layouts` whether a
-    result may lie otherwise in memory though nobody asked for that.
+    Attributes:
+      module: the module; `seconds` the time that lowering took.
+      kept: for each of constvars + invars, whether it is a parameter of the module.
+      donated: the indices of the parameters whose buffer a result may take; `unusable` the types of those that no result takes.
+      host_functions: the Python functions that the module calls by their index; `ordered` whether effects of programs that
+        are called one after the other keep this order.
+      sets_layouts: whether XLA may choose other layouts for results than the usual ones.
+      barriers, flags: of the last compile, the reasons of the fusion barriers, and what XLA:CPU and LLVM were told beside the
+        options.
     """
 
     __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context", "barriers", "sets_layouts",
                  "flags", "host_functions", "ordered", "_jaxpr", "_scopes", "_overwritten", "_keep_alive", "_lock",
                  "_is_simple", "_is_split")
 
-    def __init__(self, module: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
-                 platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]], overwritten: list[Any],
-                 host_functions: list[Callable[..., Any]], keep_alive: list[Any], sets_layouts: bool, is_simple: bool,
-                 is_split: bool):
-        self.module, self.kept, self.donated, self.unusable = module, kept, donated, unusable
+    def __init__(self, builder: ModuleBuilder, jaxpr: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
+                 platform: str, seconds: float, is_simple: bool, is_split: bool):
+        self.module, self.kept, self.donated, self.unusable = builder.module, kept, donated, unusable
         self.name, self.platform, self.seconds = name, platform, seconds
-        self.context = module.context
+        self.context = builder.module.context
         self.barriers: list[str] = []
         self.flags: tuple[str, ...] = ()
-        self.host_functions, self.ordered = host_functions, is_ordered(jaxpr)
-        self._jaxpr, self._scopes, self._overwritten = jaxpr, scopes, overwritten
-        self._keep_alive, self._lock, self.sets_layouts = keep_alive, threading.Lock(), sets_layouts
+        self.host_functions, self.ordered, self.sets_layouts = builder.host_functions, is_ordered(jaxpr), builder.sets_layouts
+        self._jaxpr, self._scopes, self._overwritten = jaxpr, builder.scopes, builder.overwritten
+        self._keep_alive, self._lock = builder.keep_alive, threading.Lock()
         self._is_simple, self._is_split = is_simple, is_split
 
     @contextlib.contextmanager
     def tuned(self, wanted: bool) -> Iterator[None]:
-        """Within the context the module is as its platform compiles it best, if `wanted`.
-
-        It has fusion barriers: `barriers` says why each of them stands there. `flags` tells what to do with loops and memory.
-        """
+        """Within the context, if `wanted`, the module has fusion barriers and its platform's other tuning, and `barriers` and
+        `flags` say which."""
         # Not before something is compiled: a process that finds all of its programs in the cache needs none of them.
         from lowering.passes import barriers, emitters, fusion, heaps, shifts, siblings, tables, unrolling
 
@@ -162,8 +161,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
             builder.emit_function(program, "main", "public", arg_attributes if any(arg_attributes) else None,
                                   result_attributes if any(result_attributes) else None, result_names or None, names,
                                   list(contained.values()))
-    return Lowered(builder.module, kept, aliases, unusable, name, platform, time.perf_counter() - start, program,
-                   builder.scopes, builder.overwritten, builder.host_functions, builder.keep_alive, builder.sets_layouts,
+    return Lowered(builder, program, kept, aliases, unusable, name, platform, time.perf_counter() - start,
                    all(each is None for each in (partitioning, part_of, layouts, kinds)),
                    partitioning is not None and len(partitioning.devices) > 1)
 

@@ -60,7 +60,7 @@ HAS_OLDER_EMITTER = VERSION < (0, 11)
 HAS_SMALL_FUNCTIONS = VERSION >= (0, 12)
 HAS_SCANS = VERSION >= (0, 11)  # `chlo.scan`, for running totals
 # How the names of the dtypes begin that XLA:CPU has not: a loop that reads or writes a row of an array widens all of it, in
-# every turn.
+# every iteration.
 WIDENED = ("float8",) if VERSION >= (0, 11) else ("float8", "bfloat16")
 
 # --- names that need no adapting ---------------------------------------------------------------------

@@ -45,7 +45,8 @@ def _behind(value: Any, why: str, shift: shifts.Shift | None) -> list[Any]:
     """The operations, the last of which all users of a value read from memory."""
     ir, owner = xla.ir, value.owner
     location = ir.Location.name(f"fusion barrier: {why}", childLoc=owner.location, context=owner.context)
-    operations = shifts.read(value, shift, location) or tables.positions(value, location) or products.turned(value, location)
+    operations = (shifts.read(value, shift, location) or tables.positions(value, location)
+                  or products.transposed(value, location))
     if operations:
         value.replace_all_uses_with(operations[-1].result)
     else:

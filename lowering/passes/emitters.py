@@ -5,8 +5,8 @@ arrays. jaxlib 0.10 has a flag that chooses it for all kernels of a program. jax
 and marked as small, as XLA marks small loops: it emits all of one as one function, where the newer one makes a kernel, with
 an MLIR context and an LLVM module of its own, for each result of an elementwise computation and each reduction.
 
-Complex arithmetic of the older one is slower, its functions of 16-bit floats are less exact, it turns matrices badly, and it
-does not know the library of sums and products. In a function that is marked as small nothing is divided among threads.
+Complex arithmetic of the older one is slower, its functions of 16-bit floats are less exact, it transposes slowly, and it does
+not know the library of sums and products. In a function that is marked as small nothing is divided among threads.
 """
 
 from __future__ import annotations

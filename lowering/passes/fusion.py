@@ -35,7 +35,7 @@ from lowering.passes.operations import LOOPS, REDUCTIONS, VIEWS, bodies
 from lowering.passes.values import MOST_KERNELS, NEAR, SLICES, Kernels, Value, collect, count_copies, kind_of, traffic
 
 _NOT_STRETCHING = REDUCTIONS | {"gather", "pad"}  # XLA fuses costly values into these, even if they are larger
-_STACKING = SimpleNamespace(primitive=SimpleNamespace(name="copy"))  # what puts a result of a turn into a stack
+_STACKING = SimpleNamespace(primitive=SimpleNamespace(name="copy"))  # what puts a result of an iteration into a stack
 
 _BLOW_UP = 1.3  # emitted instructions for each one of the program that are nothing to worry about
 _LITTLE = 150  # instructions too many that XLA compiles in less time than barriers cost
@@ -78,7 +78,7 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
                     eqn.params["num_carry"] if eqn.primitive.name == "scan" else None)
         if eqn.primitive.name == "dot_general":
             left = known.get(eqn.invars[0])
-            if products.is_better_turned(eqn, left.eqn if left is not None and left.name == "transpose" else None):
+            if products.is_better_transposed(eqn, left.eqn if left is not None and left.name == "transpose" else None):
                 found[eqn.outvars[0]] = f"a product that is faster in the other order ({eqn.outvars[0].aval.size} elements)"
 
     collect(jaxpr, env, values, shifted, visit)
@@ -137,7 +137,7 @@ def _find_blocked(values: list[Value]) -> None:
     """Find the shy values of which a reader also reads, by way of another kernel, what is computed from them.
 
     Such a reader cannot take them in: the other kernel, which comes first, needs them in memory. So it is with the state of a
-    system where one step adds to it what it made of it. Sets are integers with a bit for each value that may turn out so.
+    system where one step adds to it what it made of it. Sets are integers with a bit for each value that may be found so.
     """
     bits: dict[Value, int] = {}
     inside: dict[Value, int] = {}  # value -> those that it is computed from

@@ -84,8 +84,8 @@ def _write_moved(values: list[Value], found: dict[Any, str]) -> None:
 def _write_solved(values: list[Value], found: dict[Any, str]) -> None:
     """Choose what triangles were solved for, if the library sums up what is computed of it, along the unknowns.
 
-    The lowering of `triangular_solve` turns its result. XLA would move that behind the sum, which is then along rows of few
-    elements, and write a copy of the result for it.
+    The lowering of `triangular_solve` transposes its result. XLA would move that behind the sum, which is then along rows of
+    few elements, and write a copy of the result for it.
     """
     for value in values:
         if value.name in IN_LIBRARY and not value.is_loop:

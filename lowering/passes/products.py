@@ -31,14 +31,14 @@ _WORK_TRANSPOSED = 1 << 15  # those that are worth one, where the program itself
 _NUMBERS = "dot_dimension_numbers"
 
 
-def is_better_turned(eqn: Any, transposed: Any = None) -> bool:
-    """Whether an equation is such a product, which its rule does not turn.
+def is_better_transposed(eqn: Any, transposed: Any = None) -> bool:
+    """Whether an equation is such a product, which its rule does not transpose.
 
     Args: `transposed` the equation whose result is the first operand, if that is a transposition: XLA takes it in.
     """
     if eqn.primitive.name != "dot_general":
         return False
-    from lowering.rules.dot import turns_small  # loaded with the program's own rules
+    from lowering.rules.dot import gains_by_swapping  # loaded with the program's own rules
 
     (contract, of_other), (batch, of_others) = eqn.params["dimension_numbers"]
     x, y, out = (atom.aval for atom in (*eqn.invars, *eqn.outvars))
@@ -61,7 +61,7 @@ def is_better_turned(eqn: Any, transposed: Any = None) -> bool:
             return False
         behind = math.prod(y.shape[max(of_other) + 1:])
         is_few = 1 < rows <= _FEW and 1 < behind <= _SHORTEST and summed >= _LONGER * behind
-        is_few = is_few and not turns_small(x, y, eqn.params["dimension_numbers"], precision)
+        is_few = is_few and not gains_by_swapping(x, y, eqn.params["dimension_numbers"], precision)
         return not xla.BARRIER_DROPPER and is_few and out.size >= _LARGE
     if not batch and x.ndim > len(contract) + 1 and summed > columns > _FEW:
         return y.ndim == len(of_other) + 1 and x.size >= _COPIED
@@ -72,7 +72,7 @@ def is_better_turned(eqn: Any, transposed: Any = None) -> bool:
 
 
 def is_little(eqn: Any) -> bool:
-    """Whether such a product is not worth it where the result is to be in memory: one kernel turns it, and one copies it."""
+    """Whether such a product is not worth it where the result is to be in memory: a kernel transposes it, another copies it."""
     return count(eqn) < max(_MANY * eqn.outvars[0].aval.size, _WORK)
 
 
@@ -86,7 +86,7 @@ def _is_leading(axes: Any) -> bool:
     return tuple(axes) == tuple(range(len(axes)))
 
 
-def turned(value: Any, location: Any) -> list[Any]:
+def transposed(value: Any, location: Any) -> list[Any]:
     """The operations that compute the product of a `stablehlo.dot_general` in the other order; none for another operation."""
     ir, owner = xla.ir, value.owner
     if owner.name != "stablehlo.dot_general":
@@ -97,11 +97,11 @@ def turned(value: Any, location: Any) -> list[Any]:
     batch, contracted = (len(re.findall(r"\d+", numbers.partition(f"lhs_{name}_dimensions")[2].partition("]")[0]))
                          for name in ("batching", "contracting"))
     start = ir.RankedTensorType(x.type).rank - contracted  # of the columns in the result
-    turn = [*range(batch), *range(start, kind.rank), *range(batch, start)]
+    permutation = [*range(batch), *range(start, kind.rank), *range(batch, start)]
     swapped = numbers.replace("lhs", "own").replace("rhs", "lhs").replace("own", "rhs")
-    order = ir.DenseI64ArrayAttr.get([turn.index(axis) for axis in range(kind.rank)], owner.context)
+    order = ir.DenseI64ArrayAttr.get([permutation.index(axis) for axis in range(kind.rank)], owner.context)
     with location, ir.InsertionPoint.after(owner):
-        wide = ir.RankedTensorType.get([kind.shape[axis] for axis in turn], kind.element_type)
+        wide = ir.RankedTensorType.get([kind.shape[axis] for axis in permutation], kind.element_type)
         product = ir.Operation.create("stablehlo.dot_general", [wide], [y, x], {
             _NUMBERS: ir.Attribute.parse(swapped), "precision_config": owner.attributes["precision_config"]})
         barrier = ir.Operation.create("stablehlo.optimization_barrier", [wide], product.results)

@@ -169,12 +169,12 @@ def _write_shared(values: list[Value], found: dict[Any, str], in_loop: bool) -> 
     number = lambda *place: numbers.setdefault(place, len(numbers))
     branches: set[int] = set()  # those that are whole rows of a concatenation
     for value in reversed(values):
-        is_turned = _is_turned_for_products(value)
-        is_inside = value.users and not value.is_kernel or is_turned
+        is_transposed = _is_transposed_for_products(value)
+        is_inside = value.users and not value.is_kernel or is_transposed
         within = places[value] = {} if is_inside else {number(value): 1.0}
         for user in value.users if is_inside else ():
             if user.name == "dot_general":
-                read = value.operands[0] if is_turned else value
+                read = value.operands[0] if is_transposed else value
                 within[number(user if _takes_in(user, value) else read)] = 1.0
             if not user.is_loop or user.name in REDUCTIONS or len(within) > MOST_KERNELS:
                 continue
@@ -184,7 +184,7 @@ def _write_shared(values: list[Value], found: dict[Any, str], in_loop: bool) -> 
                 within.update(dict.fromkeys(parts, 1.0))
             elif user.name == "pad" and user.size > _LARGE and user.var.aval.shape[-1] > PADDED_ROW:
                 within[number(user)] = 1.0
-            elif user.name in _OTHER_PLACES and not _is_turned_for_products(user):
+            elif user.name in _OTHER_PLACES and not _is_transposed_for_products(user):
                 part = user.size / max(1, value.size) / (2 if user.name == "gather" else 1)  # which takes longer anyway
                 within.update([(number(user, place), times * part) for place, times in places[user].items()])
             else:
@@ -204,7 +204,7 @@ def _write_shared(values: list[Value], found: dict[Any, str], in_loop: bool) -> 
             written.is_kernel, places[written] = True, {number(written): 1.0}
 
 
-def _is_turned_for_products(value: Value) -> bool:
+def _is_transposed_for_products(value: Value) -> bool:
     """Whether it is a transposition that products alone read: they read its operand."""
     if value.name != "transpose" or not value.operands or value.is_result:
         return False

@@ -98,17 +98,17 @@ def _find(jaxpr: Any, found: dict[Any, Shift]) -> None:
     for members in extended.values():
         if len(set().union(*members.values())) > 1:
             found.update((var, Shift(f"an array with its edges ({var.aval.size} elements)")) for var in members)
-    for is_turned, groups in ((True, rotated), (False, padded)):
+    for is_rotated, groups in ((True, rotated), (False, padded)):
         for key, members in groups.items():
             if len({margins[-1] for margins in members.values()}) == 1:
                 continue
             widest = tuple((max(low), max(high)) for low, high in (
                 zip(*axis, strict=True) for axis in zip(*members.values(), strict=True)))
             for var, margins in members.items():
-                start = tuple(most - low + (high if is_turned else 0) for (most, _), (low, high) in zip(
+                start = tuple(most - low + (high if is_rotated else 0) for (most, _), (low, high) in zip(
                     widest, margins, strict=True))
-                why = f"{'rotations' if is_turned else 'paddings'} of an array ({var.aval.size} elements)"
-                found[var] = Shift(why, key if is_turned else key[0], widest, start)
+                why = f"{'rotations' if is_rotated else 'paddings'} of an array ({var.aval.size} elements)"
+                found[var] = Shift(why, key if is_rotated else key[0], widest, start)
 
 
 def _numbered(jaxpr: Any) -> dict[Any, Any]:
@@ -138,7 +138,7 @@ def _padding(eqn: Any) -> Margins:
 
 
 def _rotation(eqn: Any, makers: dict[Any, Any]) -> tuple[Any, int]:
-    """The array that a concatenation has the rows of, turned round, and by how many elements; 0 if it is no such thing."""
+    """The array whose rows a concatenation rotates, and by how many elements; 0 if it is not a rotation."""
     shape = eqn.outvars[0].aval.shape
     if eqn.params["dimension"] != len(shape) - 1 or len(eqn.invars) != 2:
         return None, 0

@@ -234,7 +234,7 @@ class _Scan:
 
 
 def _kept(ctx: Any, dtype: Any) -> Any:
-    """The dtype in which a loop keeps arrays that it reads or writes a row of in each turn: none that XLA would widen."""
+    """The dtype in which a loop keeps arrays that it reads or writes a row of in each iteration: none that XLA would widen."""
     return np.dtype(f"u{dtype.itemsize}") if ctx.platform == "cpu" and dtype.name.startswith(xla.WIDENED) else dtype
 
 

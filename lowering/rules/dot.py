@@ -52,8 +52,8 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
                  out_sharding: Any = None) -> Any:
     left, right = ctx.avals_in
     out = ctx.aval_out
-    is_turned = ctx.platform == "cpu" and turns_small(left, right, dimension_numbers, precision)
-    if is_turned:
+    is_swapped = ctx.platform == "cpu" and gains_by_swapping(left, right, dimension_numbers, precision)
+    if is_swapped:
         (left, lhs), (right, rhs), dimension_numbers = (right, rhs), (left, lhs), [each[::-1] for each in dimension_numbers]
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     attributes = {"dot_dimension_numbers": ctx.attribute(_numbers_text(lhs_contract, rhs_contract, lhs_batch, rhs_batch)),
@@ -86,7 +86,7 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
     lhs = lhs if lhs_dtype == left.dtype else ctx.convert(lhs, left.shape, lhs_dtype)
     rhs = rhs if rhs_dtype == right.dtype else ctx.convert(rhs, right.shape, rhs_dtype)
     shapes, dtypes = (left.shape, right.shape), (lhs_dtype, product_dtype)
-    is_plain = ctx.platform == "cpu" and not is_turned and lhs_dtype == rhs_dtype and "algorithm" not in attributes
+    is_plain = ctx.platform == "cpu" and not is_swapped and lhs_dtype == rhs_dtype and "algorithm" not in attributes
     is_plain &= not (ctx.in_loop and ctx.builder.is_split)  # between devices XLA sums up by the operations that it knows
     if is_plain and is_summed(*shapes, dimension_numbers, dtypes, ctx.in_loop) and not (
             ctx.in_loop and is_repeated((lhs, rhs), shapes, dimension_numbers)):
@@ -94,17 +94,17 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
         return result if product_dtype == out.dtype else ctx.convert(result, out.shape, out.dtype)
     shape, batch = out.shape, len(lhs_batch)
     rows = right.ndim - batch - len(rhs_contract)
-    if is_turned:
+    if is_swapped:
         shape = (*shape[:batch], *shape[batch + rows:], *shape[batch:batch + rows])
     result = ctx.value("stablehlo.dot_general", [lhs, rhs], shape, product_dtype, **attributes)
-    if is_turned:
+    if is_swapped:
         columns = out.ndim - rows
         order = (*range(batch), *range(columns, out.ndim), *range(batch, columns))
         result = ctx.transposed(result, shape, order, product_dtype)
     return result if product_dtype == out.dtype else ctx.convert(result, out.shape, out.dtype)
 
 
-def turns_small(left: Any, right: Any, dimension_numbers: Any, precision: Any) -> bool:
+def gains_by_swapping(left: Any, right: Any, dimension_numbers: Any, precision: Any) -> bool:
     """Whether a product of small matrices takes less time in the other order of its operands, on a CPU.
 
     XLA copies operands that are not contracted along the last axis of the first and the first axis of the second. A second

@@ -63,7 +63,7 @@ def _transpose(ctx: Any, x: Any, *, permutation: Any) -> Any:
     owner = x.owner
     if getattr(owner, "name", "") != "stablehlo.broadcast_in_dim":
         return ctx.emit1("stablehlo.transpose", x, permutation=ctx.i64s(permutation))
-    # What is repeated is turned before, where it is small.
+    # An array that is repeated is transposed before, where it is small.
     (source,) = owner.operands
     shape = ctx.ir.RankedTensorType(source.type).shape
     places = [permutation.index(axis) for axis in owner.attributes["broadcast_dimensions"]]

@@ -142,7 +142,7 @@ def _monoid_combine(monoid: str) -> Combine:
 _WIDER = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 _SEGMENTS = 8  # of a long axis that are added up side by side
 _LONG, _LONGER = 4096, 16384  # elements of one row from which on that pays for another loop, and of each of several
-_WIDTH = 4  # elements of a row that a turn of the loop adds up
+_WIDTH = 4  # elements of a row that an iteration of the loop adds up
 # Rows for which that pays. Before jaxlib 0.11 a loop inside of a loop is one function only if it reads and writes few bytes.
 _SHORT, _SMALL, _LARGE = 12, 32, 400
 _BLOCK = 8  # elements, of several rows, that are added to their totals side by side
@@ -192,11 +192,11 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
             x = ctx.builder.meshes.whole_along(ctx, x, axis)
         x = _cast(ctx, x, shape, dtype, working)
         if rows == 1 and ctx.in_loop and name != "cumlogsumexp" and _pays_in_loop(size):
-            totals = _several_a_turn(ctx, x, shape, run._replace(wide=_wider(working)) if name == "cumprod" else run)
+            totals = _several_per_iteration(ctx, x, shape, run._replace(wide=_wider(working)) if name == "cumprod" else run)
         elif is_long:
             totals = _in_segments(ctx, x, shape, run)
         elif is_static and ctx.builder.is_split and axis == len(shape) - 1 and _are_far(rows, size * working.itemsize):
-            totals = _by_loop_turned(ctx, x, shape, run)
+            totals = _by_loop_transposed(ctx, x, shape, run)
         elif is_static and not ctx.builder.is_split and _pays_in_blocks(shape, axis, working.itemsize):
             totals = _in_blocks(ctx, x, shape, run)
         else:
@@ -277,19 +277,19 @@ def _pays_in_segments(shape: Sequence[int], axis: int, itemsize: int) -> bool:
 
 
 def _pays_in_loop(size: int) -> bool:
-    """Whether a turn adds up several elements of one row, inside of another loop: elsewhere compiling costs more."""
+    """Whether an iteration adds up several elements of one row, inside of another loop: elsewhere compiling costs more."""
     return size >= _SHORT and not (xla.HAS_OLDER_EMITTER and _SMALL < size < _LARGE)
 
 
-def _several_a_turn(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
-    """The running totals of one row, a few elements a turn: of their additions only one waits for the turn before."""
+def _several_per_iteration(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
+    """The running totals of one row, a few elements per iteration, of whose additions one waits for the iteration before."""
     neutral, one = ctx.constant(run.start, run.dtype), (1,) * len(shape)
     padding = [(0, -size % _WIDTH) if dimension == run.axis else (0, 0) for dimension, size in enumerate(shape)]
     padded = tuple(size + high for size, (_, high) in zip(shape, padding, strict=True))
 
-    def step(body: Any, turn: Any, state: Sequence[Any]) -> list[Any]:
+    def step(body: Any, iteration: Any, state: Sequence[Any]) -> list[Any]:
         before, values, totals = state
-        first, part, total = body.value("stablehlo.multiply", [turn, body.constant(_WIDTH, _I32)], (), _I32), None, before
+        first, part, total = body.value("stablehlo.multiply", [iteration, body.constant(_WIDTH, _I32)], (), _I32), None, before
         for offset in range(_WIDTH):
             number = body.value("stablehlo.add", [first, body.constant(offset, _I32)], (), _I32)
             where = [body.constant(0, _I32)] * len(shape)
@@ -303,7 +303,7 @@ def _several_a_turn(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
     row = ctx.tensor_type(padded, run.dtype)
     state = [ctx.constant(run.start.astype(run.wide), run.wide, one), pad(ctx, x, neutral, shape, padding, run.dtype),
              ctx.constant(run.start, run.dtype, padded)]  # XLA copies an array that is read after it was written to
-    *_, totals = _turns(ctx, padded[run.axis] // _WIDTH, state, [ctx.tensor_type(one, run.wide), row, row], step)
+    *_, totals = _iterate(ctx, padded[run.axis] // _WIDTH, state, [ctx.tensor_type(one, run.wide), row, row], step)
     return pad(ctx, totals, neutral, padded, padding, run.dtype, -1)
 
 
@@ -314,12 +314,12 @@ def _are_far(rows: int, stride: int) -> bool:
     return min(rows, rows * stride // _PAGE) > _PAGES or shared > _LINE and rows > _WAYS * _PAGE // shared
 
 
-def _by_loop_turned(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
+def _by_loop_transposed(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
     """The running totals along the last axis, the first one meanwhile: two kernels more, but rows are not moved."""
     last = len(shape) - 1
-    turned = (shape[last], *shape[:last])
+    moved = (shape[last], *shape[:last])
     x = ctx.transposed(x, shape, [last, *range(last)], run.dtype)
-    return ctx.transposed(_by_loop(ctx, x, turned, run._replace(axis=0))[1], turned, [*range(1, last + 1), 0], run.dtype)
+    return ctx.transposed(_by_loop(ctx, x, moved, run._replace(axis=0))[1], moved, [*range(1, last + 1), 0], run.dtype)
 
 
 def _pays_in_blocks(shape: Sequence[int], axis: int, itemsize: int) -> bool:
@@ -343,16 +343,16 @@ def _in_blocks(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, factors: Seq
     flat, block = (rows, size, *rest), (count, 1, *rest)
     whole, wide = ctx.tensor_type(flat, run.dtype), ctx.tensor_type(block, run.wide)
 
-    def rows_step(body: Any, turn: Any, state: Sequence[Any]) -> list[Any]:
-        first = body.value("stablehlo.multiply", [turn, body.constant(count, _I32)], (), _I32)
+    def rows_step(body: Any, iteration: Any, state: Sequence[Any]) -> list[Any]:
+        first = body.value("stablehlo.multiply", [iteration, body.constant(count, _I32)], (), _I32)
         first = body.value("stablehlo.minimum", [first, body.constant(rows - count, _I32)], (), _I32)
 
-        def where(inner: Any, first: Any, turn: Any) -> list[Any]:
-            return [first, _position(inner, turn, size, run), *[inner.constant(0, _I32)] * len(rest)]
+        def where(inner: Any, first: Any, iteration: Any) -> list[Any]:
+            return [first, _position(inner, iteration, size, run), *[inner.constant(0, _I32)] * len(rest)]
 
-        def step(inner: Any, turn: Any, state: Sequence[Any]) -> list[Any]:
+        def step(inner: Any, iteration: Any, state: Sequence[Any]) -> list[Any]:
             total, first, totals, *arrays = state
-            place = where(inner, first, _after(inner, turn, begun))
+            place = where(inner, first, _after(inner, iteration, begun))
             total = run.total(inner, total, [_read(inner, values, place, block, run) for values in arrays], block)
             return [total, first, _write(inner, totals, total, place, flat, block, run), *arrays]
 
@@ -363,11 +363,11 @@ def _in_blocks(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, factors: Seq
         else:
             start = body.constant(run.start.astype(run.wide), run.wide, block)
         types = [wide, body.tensor_type((), _I32), *[whole] * len(state)]
-        return _turns(body, size - begun, [start, first, *state], types, step)[2:]
+        return _iterate(body, size - begun, [start, first, *state], types, step)[2:]
 
     arrays = [ctx.value("stablehlo.reshape", [values], flat, run.dtype) for values in (x, *factors)]
     state = [ctx.constant(run.start, run.dtype, flat), *arrays]
-    totals, *_ = _turns(ctx, -(-rows // count), state, [whole] * len(state), rows_step)
+    totals, *_ = _iterate(ctx, -(-rows // count), state, [whole] * len(state), rows_step)
     return ctx.value("stablehlo.reshape", [totals], shape, run.dtype)
 
 
@@ -384,14 +384,14 @@ def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, total: Any = N
     part = tuple(1 if dimension == run.axis else extent for dimension, extent in enumerate(shape))
     begun = len(factors)
 
-    def where(body: Any, turn: Any) -> list[Any]:
+    def where(body: Any, iteration: Any) -> list[Any]:
         place = [body.constant(0, _I32)] * len(shape)
-        place[run.axis] = _position(body, turn, shape[run.axis], run)
+        place[run.axis] = _position(body, iteration, shape[run.axis], run)
         return place
 
-    def step(body: Any, turn: Any, state: Sequence[Any]) -> list[Any]:
+    def step(body: Any, iteration: Any, state: Sequence[Any]) -> list[Any]:
         total, *arrays = state
-        place = where(body, _after(body, turn, begun))
+        place = where(body, _after(body, iteration, begun))
         total = run.total(body, total, [_read(body, values, place, part, run) for values in arrays], part)
         if is_kept:
             arrays[0] = _write(body, arrays[0], total, place, shape, part, run)
@@ -402,16 +402,16 @@ def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, total: Any = N
     elif total is None:
         total = ctx.constant(run.start.astype(run.wide), run.wide, part)
     types = [ctx.tensor_type(part, run.wide), *[ctx.tensor_type(shape, run.dtype)] * (1 + begun)]
-    total, values, *_ = _turns(ctx, shape[run.axis] - begun, [total, x, *factors], types, step)
+    total, values, *_ = _iterate(ctx, shape[run.axis] - begun, [total, x, *factors], types, step)
     return total, values
 
 
-def _after(body: Any, turn: Any, begun: int) -> Any:
-    """The number of a turn, after those of elements that are there already."""
-    return body.value("stablehlo.add", [turn, body.constant(begun, _I32)], (), _I32) if begun else turn
+def _after(body: Any, iteration: Any, begun: int) -> Any:
+    """The number of an iteration, after those of elements that are there already."""
+    return body.value("stablehlo.add", [iteration, body.constant(begun, _I32)], (), _I32) if begun else iteration
 
 
-def _turns(ctx: Any, count: Any, state: Sequence[Any], types: Sequence[Any],
+def _iterate(ctx: Any, count: Any, state: Sequence[Any], types: Sequence[Any],
            step: Callable[[Any, Any, Sequence[Any]], list[Any]]) -> list[Any]:
     """The final state of a loop: in each iteration `step` gets a context, the number of the iteration and the state."""
     types = [ctx.tensor_type((), _I32), *types]
@@ -419,16 +419,16 @@ def _turns(ctx: Any, count: Any, state: Sequence[Any], types: Sequence[Any],
     test = ctx.region(loop, 0, types)
     test.op("stablehlo.return", [test.compare(test.arguments[0], test.count(count, _I32), "LT")], [])
     body = ctx.region(loop, 1, types)
-    turn, *state = body.arguments
-    state = step(body, turn, state)
-    turn = body.value("stablehlo.add", [turn, body.constant(1, _I32)], (), _I32)
-    body.op("stablehlo.return", [turn, *state], [])
+    iteration, *state = body.arguments
+    state = step(body, iteration, state)
+    iteration = body.value("stablehlo.add", [iteration, body.constant(1, _I32)], (), _I32)
+    body.op("stablehlo.return", [iteration, *state], [])
     return list(loop.results)[1:]
 
 
-def _position(body: Any, turn: Any, size: Any, run: _Run) -> Any:
-    """Where along the axis the elements of a turn are."""
-    return body.value("stablehlo.subtract", [body.count(size - 1, _I32), turn], (), _I32) if run.reverse else turn
+def _position(body: Any, iteration: Any, size: Any, run: _Run) -> Any:
+    """Where along the axis the elements of an iteration are."""
+    return body.value("stablehlo.subtract", [body.count(size - 1, _I32), iteration], (), _I32) if run.reverse else iteration
 
 
 def _read(body: Any, values: Any, where: Sequence[Any], part: tuple[int, ...], run: _Run) -> Any:

@@ -17,7 +17,7 @@ FIRST = (((0,), (0,)), ((), ()))
 
 
 def found(f, *args):
-    return [eqn for eqn in jax.make_jaxpr(f)(*args).jaxpr.eqns if products.is_better_turned(eqn)]
+    return [eqn for eqn in jax.make_jaxpr(f)(*args).jaxpr.eqns if products.is_better_transposed(eqn)]
 
 
 def values(*shape):
@@ -51,7 +51,7 @@ def test_a_product_with_a_transpose_is_computed_wide():
 
 
 @pytest.mark.parametrize("count, dots", [(200, "f32[32,7]"), (1000, "f32[7,32]")])
-def test_a_small_gradient_that_is_a_result_is_not_turned(count, dots):
+def test_a_small_gradient_that_is_a_result_is_not_transposed(count, dots):
     gradient = jax.jit(jax.grad(lambda w, x, y: ((x @ w - y) ** 2).sum()))
     text = gradient.lower(values(32, 7), values(count, 32), values(count, 7)).compile().as_text()
     assert set(re.findall(r"f32\[(?:32,7|7,32)\](?=\S* dot\()", text)) == {dots}
@@ -93,16 +93,16 @@ def test_cotangents_of_a_batch_come_first():
     np.testing.assert_allclose(jax.jit(product)(x, y), np.einsum("ka,bkc->abc", x, y), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("shapes, numbers, equation, is_turned", [
+@pytest.mark.parametrize("shapes, numbers, equation, is_swapped", [
     (((5, 4, 3), (5, 2, 4, 6)), (((1,), (2,)), ((0,), (0,))), "bij,bkim->bjkm", True),
     (((2, 5, 4, 3), (5, 3, 2, 4, 6)), (((2,), (3,)), ((0, 1), (2, 0))), "abij,bkaim->abjkm", True),
     (((4, 3), (5, 4, 2)), (((0,), (1,)), ((), ())), "ij,kim->jkm", True),
     (((5, 4, 3), (5, 4, 6)), (((1,), (1,)), ((0,), (0,))), "bij,bim->bjm", False),
     (((5, 40, 3), (5, 2, 40, 6)), (((1,), (2,)), ((0,), (0,))), "bij,bkim->bjkm", False)])
-def test_cotangents_of_small_matrices_come_first(shapes, numbers, equation, is_turned):
+def test_cotangents_of_small_matrices_come_first(shapes, numbers, equation, is_swapped):
     x, y = values(*shapes[0]), values(*shapes[1])
     product = jax.jit(lambda x, y: lax.dot_general(x, y, numbers))
-    assert ("stablehlo.transpose" in product.lower(x, y).as_text()) == is_turned
+    assert ("stablehlo.transpose" in product.lower(x, y).as_text()) == is_swapped
     np.testing.assert_allclose(product(x, y), np.einsum(equation, x, y), rtol=1e-4, atol=1e-5)
 
 

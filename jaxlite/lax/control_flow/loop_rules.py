@@ -34,8 +34,9 @@ from jaxlite.traces.transpose import Linear, backward, is_linear
 from lowering.passes.dce import live_parts
 from lowering.rules import register_decomposition
 
-_TURNED = 500_000  # elements that a loop turns in all its steps, from which on it is worth turning what it starts from,
-_TURNED_SHARE = 1 / 6  # if they are this part of all that it computes
+# Elements that a loop transposes in all its steps, and their part of all that it computes, from which on it pays to transpose
+# the arrays that it starts from.
+_TRANSPOSED, _TRANSPOSED_SHARE = 500_000, 1 / 6
 
 
 def _nonzero(tangents: Sequence[Any]) -> list[bool]:
@@ -383,14 +384,14 @@ def _scan_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
     (program, consts, batched), carry_flags = _fixpoint([dim is not None for dim in dims[num_consts:at]], step)
     flags = [*[dim is not None for dim in dims[:num_consts]], *carry_flags, *[dim is not None for dim in dims[at:]]]
     in_places, out_places = [*[dim or 0 for dim in dims[:num_consts]], *[0] * (len(args) - num_consts)], [0] * len(batched)
-    turned = params["length"] * _turned(program)
-    if type(turned) is int and turned >= _TURNED and not axis.is_short and _gains_from_columns(program):
-        # Instead of turning vectors in each step, it may have them with the batch last, as long as its other arrays allow it.
+    transposed = params["length"] * _transposed(program)
+    if type(transposed) is int and transposed >= _TRANSPOSED and not axis.is_short and _gains_from_columns(program):
+        # Instead of transposing vectors in each step, it may have them with the batch last, if its other arrays allow it.
         columns, results = _columns(jaxpr.in_avals, in_places), _columns(jaxpr.out_avals, out_places)
         other = batch_jaxpr(jaxpr, axis, [place if flag else None for place, flag in zip(columns, flags, strict=True)],
                             [*carry_flags, *[False] * num_ys], results)
-        saved = turned - params["length"] * _turned(other[0])
-        if not any(results[num_carry:]) and saved >= _TURNED and other[2] == batched:
+        saved = transposed - params["length"] * _transposed(other[0])
+        if not any(results[num_carry:]) and saved >= _TRANSPOSED and other[2] == batched:
             (program, consts, _), in_places, out_places = other, columns, results
     inputs = [bring(arg, dim, axis.size, place + (index >= at)) if flag else arg
               for index, (arg, dim, flag, place) in enumerate(zip(args, dims, flags, in_places, strict=True))]
@@ -399,8 +400,8 @@ def _scan_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
                   for index, (flag, place) in enumerate(zip(batched, out_places, strict=True))]
 
 
-def _turned(closed: ClosedJaxpr) -> int:
-    """How many elements a program turns."""
+def _transposed(closed: ClosedJaxpr) -> int:
+    """The number of elements that a program transposes."""
     return _elements([eqn.outvars[0] for eqn in closed.jaxpr.eqns if eqn.primitive is shaping.transpose_p])
 
 
@@ -410,15 +411,15 @@ def _elements(variables: Sequence[Var]) -> int:
 
 
 def _gains_from_columns(closed: ClosedJaxpr) -> bool:
-    """Whether turning takes its time, or costly functions gain, which are vectors along the batch.
+    """Whether transposing takes its time, or costly functions gain, which are vectors along the batch.
 
-    XLA compiles other bodies in two thirds of the time if nothing is turned before and behind the loop.
+    XLA compiles other bodies in two thirds of the time if nothing is transposed before and behind the loop.
     """
     from lowering.passes.operations import COSTLY  # loaded where something is compiled
 
     if any(eqn.primitive.name in COSTLY for eqn in closed.jaxpr.eqns):
         return True
-    return _turned(closed) >= _TURNED_SHARE * _elements([var for eqn in closed.jaxpr.eqns for var in eqn.outvars])
+    return _transposed(closed) >= _TRANSPOSED_SHARE * _elements([var for eqn in closed.jaxpr.eqns for var in eqn.outvars])
 
 
 def _columns(avals: Sequence[Any], places: Sequence[int]) -> list[int]:

@@ -209,11 +209,10 @@ class _Variable(NamedTuple):
     eqn: JaxprEqn
 
 
-def _split(f: Callable, tag: Any, positions: set[int], args: tuple[Any, ...],
-           kwargs: dict[str, Any]) -> tuple[Callable, Callable]:
+def _traced(f: Callable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Jaxpr, list[Any], Any, Any, DebugInfo]:
+    """The program of a call, its constants, and the trees of its arguments and its result."""
     leaves, in_tree = tree_flatten((args, {}))
-    names = argument_names(f, in_tree, None)
-    debug = DebugInfo("unzip", source.function_location(f), names)
+    debug = DebugInfo("unzip", source.function_location(f), argument_names(f, in_tree, None))
     out_tree: Any = None
 
     def flat(*tracers: Any) -> list[Any]:
@@ -222,6 +221,12 @@ def _split(f: Callable, tag: Any, positions: set[int], args: tuple[Any, ...],
         return outs
 
     jaxpr, consts = trace_to_jaxpr(flat, list(map(abstract, leaves)), debug)
+    return jaxpr, consts, in_tree, out_tree, debug
+
+
+def _split(f: Callable, tag: Any, positions: set[int], args: tuple[Any, ...],
+           kwargs: dict[str, Any]) -> tuple[Callable, Callable]:
+    jaxpr, consts, in_tree, out_tree, debug = _traced(f, args, kwargs)
     is_key_leaf = [index in positions for index, tree in enumerate(in_tree.children()[0].children())
                    for _ in range(tree.num_leaves)]
 
@@ -258,33 +263,42 @@ def _split(f: Callable, tag: Any, positions: set[int], args: tuple[Any, ...],
     def init(*key_arguments: Any) -> dict[Any, Any]:
         env = {**fixed, **_bind("init", inputs[0], trees[0], key_arguments)}
         init_steps.run(env)
-        params: dict[Any, Any] = {}
-        for path, eqn in variables:
-            place = params
-            for scope in path[:-1]:
-                place = place.setdefault(scope, {})
-            place[path[-1]] = eqn.params["tree"].unflatten([env[var] for var in eqn.outvars])
-        return params
+        return _written(variables, env)
 
     used = [each for each in variables if not read.isdisjoint(each.eqn.outvars)]
 
     def apply(params: dict[Any, Any], *arguments: Any) -> Any:
         env = {**fixed, **_bind("apply", inputs[1], trees[1], arguments)}
-        for path, eqn in used:
-            value: Any = params
-            for part in path:
-                value = value[part]
-            given, tree = tree_flatten(value)
-            if tree != eqn.params["tree"]:
-                raise ValueError(f"the parameter {path[-1]!r} of {debug.func_name} is a pytree {eqn.params['tree']}, "
-                                 f"got {tree}")
-            env.update(zip(eqn.outvars, given, strict=True))
+        _read(used, params, env, debug.func_name)
         apply_steps.run(env)
         return out_tree.unflatten([atom.val if type(atom) is Literal else env[atom] for atom in results])
 
     for half, suffix in ((init, "init"), (apply, "apply")):
         half.__name__ = half.__qualname__ = f"{debug.func_name}_{suffix}"
     return init, apply
+
+
+def _written(variables: Sequence[_Variable], env: dict[Any, Any]) -> dict[Any, Any]:
+    """The parameters as nested dictionaries, by scopes and names."""
+    params: dict[Any, Any] = {}
+    for path, eqn in variables:
+        place = params
+        for scope in path[:-1]:
+            place = place.setdefault(scope, {})
+        place[path[-1]] = eqn.params["tree"].unflatten([env[var] for var in eqn.outvars])
+    return params
+
+
+def _read(variables: Sequence[_Variable], params: dict[Any, Any], env: dict[Any, Any], function: str) -> None:
+    """Put parameters into the environment. Raises: ValueError for one with another tree than it had."""
+    for path, eqn in variables:
+        value: Any = params
+        for part in path:
+            value = value[part]
+        given, tree = tree_flatten(value)
+        if tree != eqn.params["tree"]:
+            raise ValueError(f"the parameter {path[-1]!r} of {function} is a pytree {eqn.params['tree']}, got {tree}")
+        env.update(zip(eqn.outvars, given, strict=True))
 
 
 def _variables(eqns: list[tuple[JaxprEqn, tuple[Any, ...]]], results: list[Atom], keys: set[Any], tag: Any) -> list[_Variable]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lowering import xla
@@ -70,6 +70,23 @@ def _find(jaxpr: Any, found: dict[Any, Shift]) -> None:
     candidates = [eqn for eqn in jaxpr.eqns if eqn.primitive.name in ("concatenate", "pad") and _is_large(eqn.outvars[0].aval)]
     if not candidates:
         return
+    rotated, padded, extended = _grouped(jaxpr, candidates)
+    for columns in extended.values():
+        if len(set().union(*columns.values())) > 1:
+            found.update((var, Shift(f"an array with its edges ({var.aval.size} elements)")) for var in columns)
+    for source, members in rotated.items():
+        found.update(_with_common_margins(source, members, True))
+    for (source, _), members in padded.items():
+        found.update(_with_common_margins(source, members, False))
+
+
+def _grouped(jaxpr: Any, candidates: Sequence[Any]) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
+    """The arrays that are shifted, and the results of equations that shift each of them.
+
+    Returns: by array, the variables that are rotations of it and their margins; by array and number, those that pad it with the
+      number, and their margins; by what is made, those that are an array with its edges, and the columns that are read of each
+      and are not that array's alone.
+    """
     makers = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
     readers: defaultdict[Any, list[Any]] = defaultdict(list)
     for eqn in jaxpr.eqns:
@@ -95,20 +112,19 @@ def _find(jaxpr: Any, found: dict[Any, Shift]) -> None:
         elif is_cut and (inside := _extended(eqn)):
             extended[numbers[var]][var] = {
                 start for start, stop in map(_columns, readers[var]) if start < inside[0] or stop > inside[1]}
-    for members in extended.values():
-        if len(set().union(*members.values())) > 1:
-            found.update((var, Shift(f"an array with its edges ({var.aval.size} elements)")) for var in members)
-    for is_rotated, groups in ((True, rotated), (False, padded)):
-        for key, members in groups.items():
-            if len({margins[-1] for margins in members.values()}) == 1:
-                continue
-            widest = tuple((max(low), max(high)) for low, high in (
-                zip(*axis, strict=True) for axis in zip(*members.values(), strict=True)))
-            for var, margins in members.items():
-                start = tuple(most - low + (high if is_rotated else 0) for (most, _), (low, high) in zip(
-                    widest, margins, strict=True))
-                why = f"{'rotations' if is_rotated else 'paddings'} of an array ({var.aval.size} elements)"
-                found[var] = Shift(why, key if is_rotated else key[0], widest, start)
+    return rotated, padded, extended
+
+
+def _with_common_margins(source: Any, members: Mapping[Any, Margins], is_rotated: bool) -> Iterator[tuple[Any, Shift]]:
+    """How variables are read from one array with the widest of their margins; nothing if all shift it alike."""
+    if len({margins[-1] for margins in members.values()}) == 1:
+        return
+    widest = tuple((max(low), max(high)) for low, high in (
+        zip(*axis, strict=True) for axis in zip(*members.values(), strict=True)))
+    for var, margins in members.items():
+        start = tuple(most - low + (high if is_rotated else 0) for (most, _), (low, high) in zip(widest, margins, strict=True))
+        why = f"{'rotations' if is_rotated else 'paddings'} of an array ({var.aval.size} elements)"
+        yield var, Shift(why, source, widest, start)
 
 
 def _numbered(jaxpr: Any) -> dict[Any, Any]:

@@ -203,8 +203,8 @@ def emit_pipeline(body: Callable[..., None], *, grid: Sequence[Any], in_specs: A
         arrays = [_Array(ref, block_dims(spec, ref.shape, f"refs[{place}]"), spec.index_map, each.window_ref, each.semaphores,
                          each.buffer_count, each.is_input)
                   for place, (spec, ref, each) in enumerate(zip((*ins, *outs), refs, found, strict=True))]
-        _run(body, body_prologue, *_shared(grid, core_axis, core_axis_name, dimension_semantics), arrays[:len(ins)],
-             arrays[len(ins):], scratches or ())
+        loop = _Loop(*_shared(grid, core_axis, core_axis_name, dimension_semantics), arrays[:len(ins)], arrays[len(ins):])
+        loop.run(body, body_prologue, scratches or ())
 
     return pipeline
 
@@ -269,78 +269,105 @@ def _shared(grid: tuple[Any, ...], axis: Any, name: str | None, semantics: Seque
     return (*grid[:axis], left, *grid[axis + 1:]), first
 
 
-def _run(body: Callable[..., None], prologue: Callable[[], None] | None, grid: Sequence[Any], first: Sequence[Any],
-         ins: Sequence[_Array], outs: Sequence[_Array], scratches: Sequence[Any]) -> None:
-    steps: Any = np.int32(1)
-    for size in grid:
-        steps = steps * _word(size) if isinstance(size, (int, np.integer)) and isinstance(steps, np.generic) else ew.mul(
-            steps, _word(size))
+class _Loop:
+    """The loop over a grid: reads of the blocks of steps ahead begin early, and writes go on beside the next steps."""
 
-    def ids_of(step: Any) -> list[Any]:
+    def __init__(self, grid: Sequence[Any], first: Sequence[Any], ins: Sequence[_Array], outs: Sequence[_Array]):
+        self.grid, self.first, self.ins, self.outs = grid, first, ins, outs
+        self.steps: Any = np.int32(1)
+        for size in grid:
+            self.steps = self.steps * _word(size) if isinstance(size, (int, np.integer)) and isinstance(
+                self.steps, np.generic) else ew.mul(self.steps, _word(size))
+
+    def run(self, body: Callable[..., None], prologue: Callable[[], None] | None, scratches: Sequence[Any]) -> None:
+        """Call `body` in each step with the parts of the buffers that have its blocks, and the scratch memory."""
+        ins, outs = self.ins, self.outs
+        arrays = (*ins, *outs)
+        extents = tuple(int(size) if isinstance(size, (int, np.integer)) else _word(size) for size in self.grid)
+        fetched = self._first_fetches()
+
+        def step(index: Any, carry: Any) -> Any:
+            index = _word(index)
+            counts, gone, fetched = carry
+            is_first, is_last = ew.eq(index, np.int32(0)), ew.eq(index, self._before(self.steps))
+            earlier, later = ew.max(self._before(index), np.int32(0)), ew.min(ew.add(index, np.int32(1)), self._before(
+                self.steps))
+            now, then, previous = self._ids(index), self._ids(later), self._ids(earlier)
+            slots = [each.slot(count) for each, count in zip(arrays, counts, strict=True)]
+            fetched = [self._fetch(each, ew.add(index, np.int32(each.depth - 1)), number) if each.depth > 1 else number
+                       for each, number in zip(ins, fetched, strict=True)]
+            self._read(slots, now, previous, is_first)
+            with grid_scope(extents, ids=now):
+                if prologue is not None:
+                    prologue()
+                body(*(RefIndexer(each.buffer)[slot] for each, slot in zip(arrays, slots, strict=True)), *scratches)
+            last = self._write(slots[len(ins):], counts[len(ins):], gone, now, then, is_last)
+            moves = [ew.bitwise_and(ew.bitwise_not(is_last), _differ(each.place(now), each.place(then))) for each in arrays]
+            counts = [ew.add(count, convert(moved, _i32, False)) for count, moved in zip(counts, moves, strict=True)]
+            return counts, last, fetched
+
+        start = [np.int32(0)] * len(arrays), [[np.int32(0)] * len(each.dims) for each in outs], fetched
+        counts, gone, _ = fori_loop(0, self.steps, step, start)
+
+        for each, place, count in zip(outs, gone, counts[len(ins):], strict=True):
+            if each.depth > 1:
+                _when(ew.gt(self.steps, np.int32(0)), each, place, each.slot(count), _wait, True)
+
+    @staticmethod
+    def _before(number: Any) -> Any:
+        return ew.sub(number, np.int32(1))
+
+    def _ids(self, step: Any) -> list[Any]:
+        """The position in the grid of a step."""
         ids: list[Any] = []
-        for axis in reversed(range(len(grid))):
-            ids.append(step if axis == 0 else ew.rem(step, _word(grid[axis])))
-            step = step if axis == 0 else ew.div(step, _word(grid[axis]))
-        return [ew.add(each, _word(start)) for each, start in zip(ids[::-1], first, strict=True)]
+        for axis in reversed(range(len(self.grid))):
+            ids.append(step if axis == 0 else ew.rem(step, _word(self.grid[axis])))
+            step = step if axis == 0 else ew.div(step, _word(self.grid[axis]))
+        return [ew.add(each, _word(start)) for each, start in zip(ids[::-1], self.first, strict=True)]
 
-    extents = tuple(int(size) if isinstance(size, (int, np.integer)) else _word(size) for size in grid)
-
-    def fetch(each: _Array, ahead: Any, number: Any) -> Any:
+    def _fetch(self, each: _Array, ahead: Any, number: Any) -> Any:
         """Begin to read the block of a step ahead, unless it is that of the step before. Gives the number of the next one."""
-        last = ew.min(ahead, ew.sub(steps, np.int32(1)))
-        place = each.place(ids_of(last))
-        is_new = ew.bitwise_and(ew.lt(ahead, steps), _differ(each.place(ids_of(ew.sub(last, np.int32(1)))), place))
+        last = ew.min(ahead, self._before(self.steps))
+        place = each.place(self._ids(last))
+        is_new = ew.bitwise_and(ew.lt(ahead, self.steps), _differ(each.place(self._ids(self._before(last))), place))
         _when(is_new, each, place, each.slot(number), _start, False)
         return ew.add(number, convert(is_new, _i32, False))
 
-    fetched: list[Any] = []
-    for each in ins:
-        if each.depth > 1:
-            _when(ew.gt(steps, np.int32(0)), each, each.place(ids_of(np.int32(0))), np.int32(0), _start, False)
-        number: Any = np.int32(1)
-        for ahead in range(1, each.depth - 1):
-            number = fetch(each, np.int32(ahead), number)
-        fetched.append(number)
+    def _first_fetches(self) -> list[Any]:
+        """Begin to read the blocks of the first steps. Gives the number of the next one for each input."""
+        fetched: list[Any] = []
+        for each in self.ins:
+            if each.depth > 1:
+                _when(ew.gt(self.steps, np.int32(0)), each, each.place(self._ids(np.int32(0))), np.int32(0), _start, False)
+            number: Any = np.int32(1)
+            for ahead in range(1, each.depth - 1):
+                number = self._fetch(each, np.int32(ahead), number)
+            fetched.append(number)
+        return fetched
 
-    def step(index: Any, carry: Any) -> Any:
-        index = _word(index)
-        counts, gone, fetched = carry
-        is_first, is_last = ew.eq(index, np.int32(0)), ew.eq(index, ew.sub(steps, np.int32(1)))
-        earlier, later = ew.max(ew.sub(index, np.int32(1)), np.int32(0)), ew.min(ew.add(index, np.int32(1)), ew.sub(
-            steps, np.int32(1)))
-        now, then, previous = ids_of(index), ids_of(later), ids_of(earlier)
-        slots = [each.slot(count) for each, count in zip((*ins, *outs), counts, strict=True)]
-        fetched = [fetch(each, ew.add(index, np.int32(each.depth - 1)), number) if each.depth > 1 else number
-                   for each, number in zip(ins, fetched, strict=True)]
-        for number, (each, slot) in enumerate(zip((*ins, *outs), slots, strict=True)):
+    def _read(self, slots: Sequence[Any], now: Sequence[Any], previous: Sequence[Any], is_first: Any) -> None:
+        """Wait for blocks that are on their way, and read those of other arrays that are read."""
+        for number, (each, slot) in enumerate(zip((*self.ins, *self.outs), slots, strict=True)):
             if each.is_read:
                 place = each.place(now)
                 starts = ew.bitwise_or(is_first, _differ(place, each.place(previous)))
-                is_on_its_way = number < len(ins) and each.depth > 1
+                is_on_its_way = number < len(self.ins) and each.depth > 1
                 _when(starts, each, place, slot, _wait if is_on_its_way else _start_and_wait, False)
-        with grid_scope(extents, ids=now):
-            if prologue is not None:
-                prologue()
-            body(*(RefIndexer(each.buffer)[slot] for each, slot in zip((*ins, *outs), slots, strict=True)), *scratches)
+
+    def _write(self, slots: Sequence[Any], counts: Sequence[Any], gone: Sequence[Any], now: Sequence[Any], then: Sequence[Any],
+               is_last: Any) -> list[Any]:
+        """Write the blocks that the next step does not have. Gives the places of the last ones that were written."""
         last = []
-        for number, each in enumerate(outs):
-            place, slot, count = each.place(now), slots[len(ins) + number], counts[len(ins) + number]
+        for number, each in enumerate(self.outs):
+            place, slot, count = each.place(now), slots[number], counts[number]
             ends = ew.bitwise_or(is_last, _differ(place, each.place(then)))
             if each.depth > 1:
                 # What went out last has to be there before the next goes: then the other buffer is free.
-                before = each.slot(ew.sub(count, np.int32(1)))
+                before = each.slot(self._before(count))
                 _when(ew.bitwise_and(ends, ew.gt(count, np.int32(0))), each, gone[number], before, _wait, True)
             _when(ends, each, place, slot, _start if each.depth > 1 else _start_and_wait, True)
             last.append([ew.select(ends, new, old) for new, old in zip(place, gone[number], strict=True)])
-        moves = [ew.bitwise_and(ew.bitwise_not(is_last), _differ(each.place(now), each.place(then))) for each in (*ins, *outs)]
-        return [ew.add(count, convert(moved, _i32, False)) for count, moved in zip(counts, moves, strict=True)], last, fetched
-
-    start = [np.int32(0)] * (len(ins) + len(outs)), [[np.int32(0)] * len(each.dims) for each in outs], fetched
-    counts, gone, _ = fori_loop(0, steps, step, start)
-
-    for each, place, count in zip(outs, gone, counts[len(ins):], strict=True):
-        if each.depth > 1:
-            _when(ew.gt(steps, np.int32(0)), each, place, each.slot(count), _wait, True)
+        return last
 
 
 def _start(copy: Any) -> None:

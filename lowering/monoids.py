@@ -27,6 +27,11 @@ def slides(name: str, aval: Any, axis: int) -> bool:
 
 
 @functools.cache
+def has_nan(dtype: Any) -> bool:
+    """Whether a dtype is one of real floats with NaN."""
+    return "float" in dtype.name and not dtype.name.startswith(("float4", "float6"))
+
+
 def identity(monoid: str, dtype: Any) -> Any:
     """The NumPy scalar of `dtype` that leaves every value as it is: 0 for a sum, the lowest value for a max."""
     dtype = np.dtype(dtype)

@@ -7,11 +7,12 @@ reads that fill, and writes that clamp.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from lowering.monoids import has_nan
 from lowering.rules import lowers
 
 
@@ -137,16 +138,28 @@ def _scatter(ctx: Any, operand: Any, indices: Any, updates: Any, *, dimension_nu
         f"scatter_indices_batching_dims = {_axes(numbers.scatter_indices_batching_dims)}, "
         f"scatter_dims_to_operand_dims = {_axes(numbers.scatter_dims_to_operand_dims)}, "
         f"index_vector_dim = {len(indices_aval.shape) - 1}>")
-    operation = ctx.op("stablehlo.scatter", [operand, indices, updates], [ctx.type_of(ctx.aval_out)],
-                       {"scatter_dimension_numbers": attribute, "indices_are_sorted": ctx.flag(indices_are_sorted),
-                        "unique_indices": ctx.flag(unique_indices)}, regions=1)
-    scalar = ctx.tensor_type((), operand_aval.dtype)
-    body = ctx.region(operation, 0, [scalar, scalar])
-    x, y = body.arguments
-    if update_jaxpr is None:
-        result = y
-    else:
+
+    def scattered(operand: Any, updates: Any, dtype: Any, combined: Callable[[Any, Any, Any], Any]) -> Any:
+        operation = ctx.op("stablehlo.scatter", [operand, indices, updates], [ctx.tensor_type(operand_aval.shape, dtype)],
+                           {"scatter_dimension_numbers": attribute, "indices_are_sorted": ctx.flag(indices_are_sorted),
+                            "unique_indices": ctx.flag(unique_indices)}, regions=1)
+        scalar = ctx.tensor_type((), dtype)
+        body = ctx.region(operation, 0, [scalar, scalar])
+        body.op("stablehlo.return", [combined(body, *body.arguments)], [])
+        return operation.result
+
+    def update(body: Any, x: Any, y: Any) -> Any:
+        if update_jaxpr is None:
+            return y
         consts = [body.constant(const, const.dtype) for const in update_consts]
         (result,) = body.inline(update_jaxpr.jaxpr, [*consts, x, y])
-    body.op("stablehlo.return", [result], [])
-    return operation.result
+        return result
+
+    result = scattered(operand, updates, operand_aval.dtype, update)
+    if ctx.eqn.primitive.name not in ("scatter-max", "scatter-min") or not has_nan(operand_aval.dtype) or not (
+            ctx.builder.is_split and ctx.platform == "cpu"):  # there XLA may reduce over devices, where it passes over NaN
+        return result
+    boolean = np.dtype(bool)
+    found = scattered(ctx.compare(operand, operand, "NE"), ctx.compare(updates, updates, "NE"), boolean,
+                      lambda body, x, y: body.value("stablehlo.or", [x, y], (), boolean))
+    return ctx.emit1("stablehlo.select", found, ctx.constant(math.nan, operand_aval.dtype, operand_aval.shape), result)

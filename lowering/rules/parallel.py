@@ -13,14 +13,14 @@ import numpy as np
 
 from lowering.buffers import physical
 from lowering.module import LoweringError, is_ordered
+from lowering.monoids import COMBINERS
 from lowering.partitioning import quoted, spec_text
 from lowering.rules import lowers
-from lowering.rules.reductions import by_parts
+from lowering.rules.reductions import over_devices
 
 _I32, _U32 = np.dtype(np.int32), np.dtype(np.uint32)
-_REDUCERS = {"psum": "add", "psum_invariant": "add", "unreduced_psum": "add", "pmax": "maximum", "pmin": "minimum",
-             "unreduced_pmax": "maximum", "unreduced_pmin": "minimum",
-             "reduce_scatter": "add", "unreduced_reduce_scatter": "add"}
+_REDUCERS = {"psum": "sum", "psum_invariant": "sum", "unreduced_psum": "sum", "pmax": "max", "pmin": "min",
+             "unreduced_pmax": "max", "unreduced_pmin": "min", "reduce_scatter": "sum", "unreduced_reduce_scatter": "sum"}
 
 
 @lowers("pvary", "preduced", "reduced_vary_cast_p", "vary_unreduced_cast_p")
@@ -98,11 +98,10 @@ def _groups(ctx: Any, names: Any, index_groups: Any = None) -> np.ndarray:
     return ctx.builder.meshes.groups(names if isinstance(names, tuple) else (names,), index_groups)
 
 
-def _reducer(ctx: Any, operation: Any, dtype: Any) -> None:
+def _reducer(ctx: Any, operation: Any, monoid: str, dtype: Any) -> None:
     scalar = ctx.tensor_type((), dtype)
     inside = ctx.region(operation, 0, [scalar, scalar])
-    name = _REDUCERS[ctx.eqn.primitive.name]
-    inside.op("stablehlo.return", [inside.op(f"stablehlo.{name}", inside.arguments, [scalar]).result], [])
+    inside.op("stablehlo.return", [inside.op(f"stablehlo.{COMBINERS[monoid]}", inside.arguments, [scalar]).result], [])
 
 
 @lowers("psum", "psum_invariant", "unreduced_psum", "unreduced_pmax", "unreduced_pmin", "pmax", "pmin")
@@ -110,15 +109,15 @@ def _all_reduce(ctx: Any, x: Any, *, axes: Any, axis_index_groups: Any = None) -
     if _alone(ctx):
         return x
 
-    def reduced(x: Any, dtype: Any) -> Any:
+    def reduced(monoid: str, x: Any, dtype: Any) -> Any:
         operation = ctx.op("stablehlo.all_reduce", [x], [x.type], {
             "replica_groups": ctx.dense_i64(_groups(ctx, axes, axis_index_groups)), **_channel(ctx),
             "use_global_device_ids": ctx.ir.UnitAttr.get(ctx.builder.context)}, 1)
-        _reducer(ctx, operation, dtype)
+        _reducer(ctx, operation, monoid, dtype)
         return operation.result
 
-    aval = ctx.aval_out
-    return by_parts(ctx, x, aval.shape, aval.shape, aval.dtype, reduced)
+    shape, dtype = physical(ctx.aval_out)
+    return over_devices(ctx, _REDUCERS[ctx.eqn.primitive.name], x, shape, shape, dtype, reduced)
 
 
 @lowers("all_gather", "all_gather_invariant", "all_gather_reduced")
@@ -148,15 +147,15 @@ def _reduce_scatter(ctx: Any, x: Any, *, axis_name: Any, axis_size: int, scatter
         return x if tiled else ctx.value("stablehlo.reshape", [x], *physical(ctx.aval_out))
     part = (*shape[:scatter_dimension], shape[scatter_dimension] // axis_size, *shape[scatter_dimension + 1:])
 
-    def reduced(x: Any, dtype: Any) -> Any:
+    def reduced(monoid: str, x: Any, dtype: Any) -> Any:
         operation = ctx.op("stablehlo.reduce_scatter", [x], [ctx.tensor_type(part, dtype)], {
             "scatter_dimension": ctx.i64(scatter_dimension),
             "replica_groups": ctx.dense_i64(_groups(ctx, axis_name, axis_index_groups)), **_channel(ctx),
             "use_global_device_ids": ctx.ir.UnitAttr.get(ctx.builder.context)}, 1)
-        _reducer(ctx, operation, dtype)
+        _reducer(ctx, operation, monoid, dtype)
         return operation.result
 
-    result = by_parts(ctx, x, shape, part, dtype, reduced)
+    result = over_devices(ctx, "sum", x, shape, part, dtype, reduced)
     return result if tiled else ctx.value("stablehlo.reshape", [result], *physical(ctx.aval_out))
 
 

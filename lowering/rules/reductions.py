@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lowering.monoids import COMBINERS, identity
+from lowering.monoids import COMBINERS, has_nan, identity
 from lowering.rules import lowers
 
 
@@ -51,33 +51,51 @@ def jaxpr_region(ctx: Any, operation: Any, index: int, jaxpr: Any) -> None:
     body.op("stablehlo.return", results, [])
 
 
-def by_parts(ctx: Any, x: Any, shape: Sequence[int], out_shape: Sequence[int], dtype: Any,
-             reduce: Callable[[Any, Any], Any]) -> Any:
-    """`reduce(x, dtype)` by addition, of real and imaginary parts where XLA:CPU may add over devices.
-
-    It ends the process for some complex numbers, such as constants.
-    """
-    if ctx.platform != "cpu" or dtype.kind != "c":
-        return reduce(x, dtype)
-    part = np.dtype(f"float{4 * dtype.itemsize}")
-    parts = [reduce(ctx.value(f"stablehlo.{name}", [x], shape, part), part) for name in ("real", "imag")]
-    return ctx.value("stablehlo.complex", parts, out_shape, dtype)
-
-
 def reduce_by_monoid(ctx: Any, monoid: str, x: Any, shape: Sequence[int], dtype: Any, axes: Sequence[int]) -> Any:
     """Reduce a value of the given shape over some axes."""
     out_shape = tuple(size for axis, size in enumerate(shape) if axis not in axes)
-    if monoid == "sum" and dtype.kind == "c" and ctx.platform == "cpu" and ctx.builder.is_split:
-        return by_parts(ctx, x, shape, out_shape, dtype,
-                        lambda part, kind: reduce_by_monoid(ctx, monoid, part, shape, kind, axes))
 
-    def make() -> Any:
-        operation = ctx.op("stablehlo.reduce", [x, ctx.constant(identity(monoid, dtype), dtype)],
-                           [ctx.tensor_type(out_shape, dtype)], {"dimensions": ctx.i64s(axes)}, regions=1)
-        monoid_region(ctx, operation, 0, monoid, dtype)
-        return operation
+    def reduced(monoid: str, x: Any, dtype: Any) -> Any:
+        def make() -> Any:
+            operation = ctx.op("stablehlo.reduce", [x, ctx.constant(identity(monoid, dtype), dtype)],
+                               [ctx.tensor_type(out_shape, dtype)], {"dimensions": ctx.i64s(axes)}, regions=1)
+            monoid_region(ctx, operation, 0, monoid, dtype)
+            return operation
 
-    return ctx.repeated((monoid, tuple(shape), dtype, tuple(axes)), x, make).result
+        return ctx.repeated((monoid, tuple(shape), dtype, tuple(axes)), x, make).result
+
+    if ctx.builder.is_split:
+        return over_devices(ctx, monoid, x, shape, out_shape, dtype, reduced, axes)
+    return reduced(monoid, x, dtype)
+
+
+def over_devices(ctx: Any, monoid: str, x: Any, shape: Sequence[int], out_shape: Sequence[int], dtype: Any,
+                 reduce: Callable[[str, Any, Any], Any], axes: Sequence[int] = ()) -> Any:
+    """`reduce(monoid, x, dtype)` where XLA may reduce over devices, which it does not do well on the CPU.
+
+    The sum of a complex constant ends the process, complex numbers have no maximum, and that of floats passes over NaN, so
+    that there may be nothing left but -inf.
+
+    Args: `axes` of the value that the result does not have.
+    """
+    is_complex, is_extreme = dtype.kind == "c", monoid in ("max", "min")
+    if ctx.platform != "cpu" or not (is_complex and monoid != "prod" or is_extreme and has_nan(dtype)):
+        return reduce(monoid, x, dtype)
+    boolean = np.dtype(bool)
+    if is_complex:
+        part = np.dtype(f"float{4 * dtype.itemsize}")
+        real, imag = (ctx.value(f"stablehlo.{name}", [x], shape, part) for name in ("real", "imag"))
+        first = over_devices(ctx, monoid, real, shape, out_shape, part, reduce, axes)
+        if is_extreme:  # the extreme imaginary part beside the extreme real part
+            others = [axis for axis in range(len(shape)) if axis not in axes]
+            spread = ctx.value("stablehlo.broadcast_in_dim", [first], shape, part, broadcast_dimensions=ctx.i64s(others))
+            beside = ctx.value("stablehlo.or", [ctx.compare(real, spread, "EQ"), ctx.compare(real, real, "NE")], shape, boolean)
+            imag = ctx.value("stablehlo.select", [beside, imag, ctx.constant(identity(monoid, part), part, shape)], shape, part)
+        second = over_devices(ctx, monoid, imag, shape, out_shape, part, reduce, axes)
+        return ctx.value("stablehlo.complex", [first, second], out_shape, dtype)
+    found = reduce("or", ctx.compare(x, x, "NE"), boolean)
+    nan = ctx.constant(math.nan, dtype, out_shape)
+    return ctx.value("stablehlo.select", [found, nan, reduce(monoid, x, dtype)], out_shape, dtype)
 
 
 # XLA:CPU reduces integers and booleans level by level, a kernel for each; of floats it hands the whole to a library. So large
@@ -199,8 +217,26 @@ for _monoid in COMBINERS:
     _reduction(_monoid)
 
 
+_MONOIDS = {"add": "sum", "max": "max", "min": "min"}
+
+
+def _monoid_of(jaxpr: Any) -> str | None:
+    """The monoid of a reducer that is one operation on its two arguments."""
+    if len(jaxpr.eqns) != 1 or len(jaxpr.invars) != 2:
+        return None
+    (eqn,) = jaxpr.eqns
+    known = list(eqn.outvars) == list(jaxpr.outvars) and {*map(id, eqn.invars)} == {*map(id, jaxpr.invars)}
+    return _MONOIDS.get(eqn.primitive.name) if known else None
+
+
 @lowers("reduce")
 def _reduce(ctx: Any, *operands: Any, jaxpr: Any, dimensions: tuple[int, ...]) -> list[Any]:
+    aval, out = ctx.avals_in[0], ctx.aval_out
+    monoid = _monoid_of(jaxpr.jaxpr) if ctx.builder.is_split else None
+    if monoid is not None:
+        result = reduce_by_monoid(ctx, monoid, operands[0], aval.shape, aval.dtype, dimensions)
+        start = ctx.broadcast(operands[1], (), out.shape, aval.dtype)
+        return [combine(ctx, monoid, start, result, out.shape, aval.dtype)]
     operation = ctx.op("stablehlo.reduce", operands, [ctx.type_of(aval) for aval in ctx.avals_out],
                        {"dimensions": ctx.i64s(dimensions)}, regions=1)
     jaxpr_region(ctx, operation, 0, jaxpr.jaxpr)

@@ -489,6 +489,39 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         for found, expected in zip(jax.jit(program)(), (2 * z[0, 0] * ones, 4 * z[0, 0] * ones, 8 + 8j, 64 + 64j), strict=True):
             np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=1e-6)
 
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64"])
+    def test_extremes_over_devices_keep_nan(dtype):
+        """XLA:CPU passes over NaN where it reduces over devices, and has no extremes of complex numbers there."""
+        rng = np.random.default_rng(0)
+        whole = rng.integers(0, 9, (8, 8)).astype(np.float32)
+        if dtype != "complex64":  # whose order says nothing of NaN
+            whole[rng.random((8, 8)) < 0.1] = np.nan
+        x = jnp.asarray(whole).astype(dtype)
+        segments = jnp.array([0, 1, 1, 0, 2, 2, 3, 3])
+
+        def extremes(x):
+            return [jnp.max(x, 0), jnp.min(x, 1), jnp.max(x), lax.reduce(x, x.dtype.type(-9), lambda a, b: lax.max(a, b), (0,)),
+                    lax.reduce_min(x, (0, 1))]
+
+        def scattered(x):
+            return [jax.ops.segment_max(x, segments, 4), jnp.full((4, 8), 9, x.dtype).at[segments].min(x)]
+
+        def by_hand(x):
+            return [lax.pmax(x, "x"), lax.pmin(x, "x")]
+
+        def compare(found, expected):
+            found, expected = np.asarray(found).astype(np.complex64), np.asarray(expected).astype(np.complex64)
+            np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+            np.testing.assert_array_equal(found[~np.isnan(found)], expected[~np.isnan(found)])
+
+        spread = jax.device_put(x, on("x", "y"))
+        for f in (extremes, scattered) if dtype != "complex64" else (extremes,):
+            for found, expected in zip(jax.jit(f)(spread), f(x), strict=True):
+                compare(found, expected)
+        halves = jax.jit(jax.shard_map(by_hand, mesh=MESH, in_specs=P("x", "y"), out_specs=P(None, "y")))(spread)
+        for found, extreme in zip(halves, (np.maximum, np.minimum), strict=True):
+            compare(found, extreme(whole[:4], whole[4:]))
+
     def test_small_products_in_loops_are_summed_up_over_devices():
         cut, start = jax.device_put(X / 4, on("x")), np.ones((8, 8), np.float32)
         looped = jax.jit(lambda a, b: lax.fori_loop(0, 3, lambda _, c: c @ b, a))

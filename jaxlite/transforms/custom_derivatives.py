@@ -435,25 +435,7 @@ class custom_vjp(_Custom):
             if symbolic:
                 values = [CustomVJPPrimal(value, flag) for value, flag in zip(primals, perturbed, strict=True)]
             result = user_fwd(*_merged(nondiff, static, tree_unflatten(in_tree, values)))
-            if not isinstance(result, (tuple, list)) or len(result) != 2:
-                rule = source.function_name(user_fwd)
-                raise TypeError(f"Custom VJP fwd rule {rule} for function {name} must produce a pair (list or tuple of length "
-                                "two) where the first element represents the primal output (equal to those of the "
-                                f"custom_vjp-decorated function {name}) and the second element represents residuals (i.e. "
-                                "values stored from the forward pass for use on the backward pass), but instead of a pair the "
-                                f"fwd rule {rule} produced {result}.")
-            outs, tree = tree_flatten(result[0])
-            if expected.tree is None:
-                expected.tree = tree
-            elif tree != expected.tree:
-                raise TypeError(f"Custom VJP fwd rule {source.function_name(user_fwd)} for function {name} must produce a pair "
-                                "whose first element has the container structure of the function's output, "
-                                f"{expected.tree}; got {tree}.")
-            for out, aval in zip(outs, expected.avals or map(aval_of, outs), strict=False):
-                given = aval_of(out)
-                if (given.shape, given.dtype) != (aval.shape, aval.dtype):
-                    raise TypeError(f"Custom VJP fwd rule {source.function_name(user_fwd)} for function {name} must produce "
-                                    f"outputs of the function's own types: got {given}, expected {aval}.")
+            outs = _checked_forward(result, expected, name, fwd.__name__)
             residuals, residual_tree = tree_flatten(result[1])
             out_axes = [aval_of(out).vma for out in outs]
             return outs, residuals
@@ -484,6 +466,27 @@ class custom_vjp(_Custom):
 
         fwd.__name__, bwd.__name__ = source.function_name(user_fwd), source.function_name(user_bwd)
         return fwd, bwd
+
+
+def _checked_forward(result: Any, expected: _Result, name: str, rule: str) -> list[Any]:
+    """The outputs that a forward rule gave, beside residuals. Raises: TypeError for those that are not the function's."""
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise TypeError(f"Custom VJP fwd rule {rule} for function {name} must produce a pair (list or tuple of length two) "
+                        "where the first element represents the primal output (equal to those of the custom_vjp-decorated "
+                        f"function {name}) and the second element represents residuals (i.e. values stored from the forward "
+                        f"pass for use on the backward pass), but instead of a pair the fwd rule {rule} produced {result}.")
+    outs, tree = tree_flatten(result[0])
+    if expected.tree is None:
+        expected.tree = tree
+    elif tree != expected.tree:
+        raise TypeError(f"Custom VJP fwd rule {rule} for function {name} must produce a pair whose first element has the "
+                        f"container structure of the function's output, {expected.tree}; got {tree}.")
+    for out, aval in zip(outs, expected.avals or map(aval_of, outs), strict=False):
+        given = aval_of(out)
+        if (given.shape, given.dtype) != (aval.shape, aval.dtype):
+            raise TypeError(f"Custom VJP fwd rule {rule} for function {name} must produce outputs of the function's own types: "
+                            f"got {given}, expected {aval}.")
+    return outs
 
 
 def with_entries(result: Any, demand: str, pair: str) -> tuple[Any, Any]:

@@ -76,7 +76,21 @@ def custom_gradient(fun: Any = None, *, with_logs: bool = False, remat: bool = F
     def bwd(program: _Program, cotangent: Any) -> Any:
         return program(cotangent)
 
-    def fwd_for_accums(*flagged: Any) -> Any:
+    if remat:
+        (wrapped.defremat_with_logs if with_logs else wrapped.defremat)(
+            fwd_for_rem, rem, bwd if with_logs else lambda program, cotangent: program(cotangent)[0])
+    elif with_accums is None:
+        wrapped.defvjp_with_logs(fwd, bwd)
+    else:
+        wrapped.defvjp_with_accums(*_accumulating(fun, with_accums), symbolic_zeros=True)
+    source.wraps(fun)(wrapped)
+    return wrapped
+
+
+def _accumulating(fun: Callable[..., Any], with_accums: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The rules of a function whose backward pass adds to accumulators of these kinds."""
+
+    def fwd(*flagged: Any) -> Any:
         inputs, in_tree = tree_flatten(flagged)
         args = custom_vjp_primal_tree_values(flagged)
         kinds = [kind if each.perturbed else NullAccum for kind, each in zip(_declared(with_accums, args), inputs, strict=True)]
@@ -96,7 +110,7 @@ def custom_gradient(fun: Any = None, *, with_logs: bool = False, remat: bool = F
         refs = [AbstractRef(tangent_aval(aval)) for aval, kind in zip(avals, kinds, strict=True) if kind is RefAccum]
         return out, (_Program(run, out, tangent_aval, refs), _Kinds(kinds))
 
-    def bwd_with_accums(residuals: tuple[_Program, _Kinds], cotangent: Any, *accums: Any) -> Any:
+    def bwd(residuals: tuple[_Program, _Kinds], cotangent: Any, *accums: Any) -> Any:
         program, kinds = residuals
         given, tree = tree_flatten(accums)
         for kind, each, path in zip(kinds, given, leaf_paths(tree), strict=True):
@@ -112,15 +126,7 @@ def custom_gradient(fun: Any = None, *, with_logs: bool = False, remat: bool = F
             each.accum(value)
         return entries
 
-    if remat:
-        (wrapped.defremat_with_logs if with_logs else wrapped.defremat)(
-            fwd_for_rem, rem, bwd if with_logs else lambda program, cotangent: program(cotangent)[0])
-    elif with_accums is None:
-        wrapped.defvjp_with_logs(fwd, bwd)
-    else:
-        wrapped.defvjp_with_accums(fwd_for_accums, bwd_with_accums, symbolic_zeros=True)
-    source.wraps(fun)(wrapped)
-    return wrapped
+    return fwd, bwd
 
 
 def _returned(result: Any, count: int, with_logs: bool) -> tuple[tuple[Any, ...], Any]:

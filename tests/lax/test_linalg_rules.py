@@ -36,10 +36,6 @@ def positive(*shape: int, dtype: Any = np.float64) -> np.ndarray:
 DTYPES = [np.float64, np.complex128]
 
 
-def _outer(x: Any, y: Any) -> Any:
-    return jnp.einsum("...i,...j->...ij", x, y)
-
-
 # --- derivatives -------------------------------------------------------------------------------------
 
 

@@ -97,10 +97,6 @@ SPREAD = np.array([0.3, 1.1, 2.4])
 THREE = N(2, 3)
 
 
-def _symmetric(x: Any) -> Any:
-    return (x + jnp.matrix_transpose(x)) / 2
-
-
 def _modulus(x: Any) -> Any:  # eigenvectors are known up to a phase
     return jnp.real(x * jnp.conj(x))
 

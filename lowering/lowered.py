@@ -62,7 +62,18 @@ class Lowered:
         """Within the context, if `wanted`, the module has fusion barriers and its platform's other tuning, and `barriers` and
         `flags` say which."""
         # Not before something is compiled: a process that finds all of its programs in the cache needs none of them.
-        from lowering.passes import barriers, emitters, fusion, heaps, shifts, siblings, tables, unrolling
+        from lowering.passes import (
+            barriers,
+            emitters,
+            fusion,
+            heaps,
+            shifts,
+            siblings,
+            small_functions,
+            tables,
+            tails,
+            unrolling,
+        )
 
         with self._lock:
             wanted = wanted and self.platform == "cpu"
@@ -74,9 +85,11 @@ class Lowered:
             self.flags = (*chosen, *((_SEVERAL_RESULTS,) if is_joint else ()), *((_OLDER_EMITTER,) if is_older else ()))
             is_small = (wanted and not is_joint and self._is_simple
                         and emitters.is_one_function(self._jaxpr, reasons))
+            is_whole = is_small or is_joint or not wanted or not self._is_simple
+            tail = set() if is_whole else tails.find(self._jaxpr, reasons)
             with (tables.filled(self._overwritten if wanted else ()),
                   barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers,
-                  emitters.outlined(self.module, is_small)):
+                  small_functions.whole(self.module, is_small), small_functions.end(self._scopes, tail)):
                 yield
 
     @property

@@ -11,7 +11,6 @@ not know the library of sums and products. In a function that is marked as small
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
@@ -62,7 +61,7 @@ def _is_fit(jaxpr: Any) -> bool:
 
 def _is_small(var: Any) -> bool:
     size = getattr(var.aval, "size", None)
-    return type(size) is int and size <= _SMALL and _is_plain(var)
+    return type(size) is int and size <= _SMALL and is_plain(var)
 
 
 # --- jaxlib 0.12: functions that are marked as small -------------------------------------------------
@@ -80,24 +79,23 @@ _NO_KERNELS = ("reshape", "squeeze", "copy", "stop_gradient", "name", "concatena
                "linear_recurrence")
 _NO_KERNELS_ALL = ("broadcast_in_dim", "slice", "split")  # if the result is as large as the operand
 _LONG_ALONE = (["log"], ["log1p"])  # programs
-_NAME, _MARKED = "jaxlite_program", "jaxlite_small"  # of what `main` was, and of the function that is marked
 
 
 def is_one_function(jaxpr: Any, barriers: Container[Any] = ()) -> bool:
     """Whether to compile a program as one function, on jaxlib 0.12, if these variables get barriers."""
     parameters = (*jaxpr.constvars, *jaxpr.invars)
-    if not xla.HAS_SMALL_FUNCTIONS or not all(_is_plain(var) or _is_key(var) for var in parameters):
+    if not xla.HAS_SMALL_FUNCTIONS or not all(is_plain(var) or _is_key(var) for var in parameters):
         return False
     if any(0 in var.aval.shape for var in parameters):  # which XLA drops
         return False
     if [eqn.primitive.name for eqn in jaxpr.eqns] in _LONG_ALONE:
         return False
-    if not 0 < _work(jaxpr, _LARGEST) <= _MOST_WORK:
+    if not 0 < work_in(jaxpr, _LARGEST) <= _MOST_WORK:
         return False
     return _is_varied(jaxpr, barriers, _FEW_EQUAL)
 
 
-def _work(jaxpr: Any, largest: int) -> float:
+def work_in(jaxpr: Any, largest: int) -> float:
     """The number of operations; infinite for a program that does not fit, 0 for one that has no kernels beside its loops."""
     work, ones = 0.0, set()
     for eqn in jaxpr.eqns:
@@ -106,15 +104,15 @@ def _work(jaxpr: Any, largest: int) -> float:
         if all(are_ones) and eqn.outvars[0] not in jaxpr.outvars:
             ones.add(eqn.outvars[0])
         if inner is not None:
-            work += _work(inner, largest)
-        elif not all((_is_plain(var) or _is_key(var)) and _has_rows(var.aval, largest, name) for var in eqn.outvars):
+            work += work_in(inner, largest)
+        elif not all((is_plain(var) or _is_key(var)) and _has_rows(var.aval, largest, name) for var in eqn.outvars):
             return math.inf
         elif name == "concatenate" and _is_joined(eqn) and eqn.outvars[0].aval.size > _LARGEST_JOINED:
             return math.inf
         elif name in _RANDOM:
-            work += sum(_work(body, largest) for body in bodies(eqn))
+            work += sum(work_in(body, largest) for body in bodies(eqn))
         elif name in _LOOPS:
-            if math.inf in [_work(body, _SMALL) for body in bodies(eqn)]:
+            if math.inf in [work_in(body, _SMALL) for body in bodies(eqn)]:
                 return math.inf
         elif (name in RUNNING and not slides(name, eqn.invars[0].aval, eqn.params["axis"]) or name in _NO_KERNELS
               or name in _BY_ONE and (name == "mul" and any(are_ones) or eqn.outvars[0] in ones)):
@@ -157,64 +155,12 @@ def _is_key(var: Any) -> bool:
     return str(getattr(var.aval, "dtype", "")).startswith("key<")
 
 
-@contextlib.contextmanager
-def outlined(module: Any, is_small: bool) -> Iterator[None]:
-    """Within the context, `main` of a module calls its program as a function that is marked as small, if `is_small`.
-
-    XLA ends the process where a parameter of a function marked so is no operand of an operation in it, and simplification may
-    leave any parameter without use. So the function only passes its parameters on to the program, which XLA must not inline
-    into it. LLVM does.
-    """
-    if not is_small:
-        yield
-        return
-    ir = xla.ir
-    program = next(each.operation for each in module.body if ir.StringAttr(each.attributes["sym_name"]).value == "main")
-    attributes = {name: program.attributes[name] for name in program.attributes}
-    kind = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value)
-    with program.location, ir.InsertionPoint(program):
-        inner = {"sym_name": ir.StringAttr.get(_NAME), "sym_visibility": ir.StringAttr.get("private")}
-        main, arguments = _function(kind.inputs, attributes)
-        small, parameters = _function(kind.inputs, {
-            **inner, "sym_name": ir.StringAttr.get(_MARKED), "function_type": attributes["function_type"]})
-        for function, operands, callee, marks in (
-                (main, arguments, _MARKED, ("xla_cpu_small_call", "inlineable")), (small, parameters, _NAME, ("inlineable",))):
-            with ir.InsertionPoint(function.regions[0].blocks[0]):
-                ir.Operation.create("func.return", operands=_call(callee, operands, kind.results, marks))
-    for name in ("arg_attrs", "res_attrs"):
-        if name in attributes:
-            del program.attributes[name]
-    for name, value in inner.items():
-        program.attributes[name] = value
-    try:
-        yield
-    finally:
-        main.erase()
-        small.erase()
-        for name, value in attributes.items():
-            program.attributes[name] = value
-
-
-def _function(inputs: list[Any], attributes: dict[str, Any]) -> tuple[Any, Any]:
-    """A function without operations, and its arguments."""
-    function = xla.ir.Operation.create("func.func", attributes=attributes, regions=1)
-    return function, xla.ir.Block.create_at_start(function.regions[0], inputs).arguments
-
-
-def _call(name: str, operands: Any, results: list[Any], marks: tuple[str, ...]) -> list[Any]:
-    """The results of a call with attributes of XLA: true, except for `inlineable`."""
-    ir = xla.ir
-    values = {mark: ir.StringAttr.get("false" if mark == "inlineable" else "true") for mark in marks}
-    attributes = {"callee": ir.FlatSymbolRefAttr.get(name), "mhlo.frontend_attributes": ir.DictAttr.get(values)}
-    return list(ir.Operation.create("func.call", results, list(operands), attributes).results)
-
-
 # --- what both ask -----------------------------------------------------------------------------------
 
 _DEPTH = 2  # operands of operands by which kernels are told apart
 
 
-def _is_plain(var: Any) -> bool:
+def is_plain(var: Any) -> bool:
     """Whether a value has elements of a type that the older generator takes as well as the newer one."""
     dtype = getattr(var.aval, "dtype", None)
     return getattr(dtype, "kind", None) in ("b", "i", "u") or dtype in ("float32", "float64")
@@ -236,10 +182,11 @@ def _kernels(jaxpr: Any, barriers: Container[Any], results: Iterable[Any]) -> It
             yield from _kernels(inner, barriers, [
                 atom for var, atom in zip(eqn.outvars, inner.outvars, strict=True) if var in ends])
         elif eqn.primitive.name in REDUCTIONS or any(var in barriers or var in ends for var in eqn.outvars):
-            yield _kind(eqn, makers, _DEPTH)
+            yield kind(eqn, makers)
         makers.update((var, eqn) for var in eqn.outvars)
 
 
-def _kind(eqn: Any, makers: dict[Any, Any], depth: int) -> tuple[Any, ...]:
+def kind(eqn: Any, makers: dict[Any, Any], depth: int = _DEPTH) -> tuple[Any, ...]:
+    """A key for the kernel that ends in an equation."""
     operands = [makers.get(atom) for atom in eqn.invars if depth and not hasattr(atom, "val")]
-    return (eqn.primitive.name, eqn.outvars[0].aval.shape, *[each and _kind(each, makers, depth - 1) for each in operands])
+    return (eqn.primitive.name, eqn.outvars[0].aval.shape, *[each and kind(each, makers, depth - 1) for each in operands])

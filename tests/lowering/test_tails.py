@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 
-import jaxlite as jax
-import jaxlite.numpy as jnp
 import numpy as np
 import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
 from jaxlite import lax
 from lowering import xla
 from lowering.passes import tails

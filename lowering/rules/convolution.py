@@ -41,14 +41,15 @@ def _conv_general_dilated(ctx: Any, lhs: Any, rhs: Any, *, window_strides: Any, 
     if ctx.platform == "cpu" and left.dtype.name in PACKED:
         product_dtype = PACKED.get(out.dtype.name, out.dtype)
         lhs, rhs = ctx.convert(lhs, left.shape, product_dtype), ctx.convert(rhs, right.shape, product_dtype)
-    if product_dtype.kind == "c" and ctx.platform == "gpu":
+    # XLA:CPU makes one complex convolution of all groups, with filters of zeros, by which NaN comes from one to another.
+    if product_dtype.kind == "c" and (ctx.platform == "gpu" or max(feature_group_count, batch_group_count) > 1):
         return _complex_by_parts(ctx, lhs, rhs, left.shape, right.shape, attributes)
     result = ctx.value("stablehlo.convolution", [lhs, rhs], out.shape, product_dtype, **attributes)
     return result if product_dtype == out.dtype else ctx.convert(result, out.shape, out.dtype)
 
 
 def _complex_by_parts(ctx: Any, lhs: Any, rhs: Any, left: Any, right: Any, attributes: dict[str, Any]) -> Any:
-    """By three real convolutions, as XLA has no complex ones on a GPU. For (a + bi)(c + di), c(a + b) is in both parts.
+    """By three real convolutions, where XLA has no good complex ones. For (a + bi)(c + di), c(a + b) is in both parts.
 
     Args: `left` and `right` the shapes.
     """

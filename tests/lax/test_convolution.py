@@ -95,6 +95,15 @@ def test_groups(rng):
     np.testing.assert_array_equal(got, np.concatenate(halves, 1))
 
 
+def test_groups_of_complex_numbers_have_no_nan_of_others(rng):
+    x, kernel = (rng.normal(size=(4, size, 2)).astype(f32).view(np.complex64)[..., 0] for size in (6, 3))
+    x[1, 2] = np.nan
+    got = jaxlite.vmap(jaxlite.numpy.convolve)(x, kernel)
+    expected = np.stack([np.convolve(*each) for each in zip(x, kernel, strict=True)])
+    np.testing.assert_array_equal(np.isnan(got).any(1), [False, True, False, False])
+    np.testing.assert_allclose(np.asarray(got)[[0, 2, 3]], expected[[0, 2, 3]], rtol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [np.bool_, ml_dtypes.int4, np.int8, np.int32, np.uint8, bfloat16, np.float16, np.complex64],
                          ids=str)
 def test_dtypes(dtype, rng):

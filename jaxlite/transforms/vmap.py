@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.compilation.options import check_callable
+from jaxlite.compilation.options import argument_names, check_callable
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import dtypes, source
 from jaxlite.core.aval import high_types, layouts, spec_of
@@ -117,7 +117,7 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
             flat_axes = [None if is_leaf(leaf) else axis for leaf, axis in zip(leaves, specs, strict=True)]
         # What is not mapped passes as it is, so it need not be an array.
         avals = [None if axis is None else typeof(leaf) for leaf, axis in zip(leaves, flat_axes, strict=True)]
-        size = _mapped_size(args, kwargs, avals, flat_axes, axis_size)
+        size = _mapped_size(fun, tree, (args, kwargs), avals, flat_axes, axis_size)
         dims = [None if aval is None else axis if aval.is_high else axis % aval.ndim
                 for axis, aval in zip(flat_axes, avals, strict=True)]
         debug = DebugInfo("vmap", source.function_location(fun))
@@ -183,33 +183,40 @@ def _mapped_layout(avals: list[Any], dims: list[Any]) -> Any:
     return layout.update(spec=layout.spec.update(partitions=entries))
 
 
-def _mapped_size(args: Any, kwargs: Any, avals: list[Any], axes: list[Any], axis_size: int | None) -> int:
-    sizes: dict[int, list[str]] = {}
-    paths = [path for path, _ in tree_flatten_with_path((args, kwargs))[0]]
-    for path, aval, axis in zip(paths, avals, axes, strict=True):
+def _mapped_size(fun: Callable[..., Any], tree: Any, given: Any, avals: list[Any], axes: list[Any],
+                 axis_size: int | None) -> int:
+    sizes: dict[int, list[int]] = {}  # with the positions of the arguments that have them
+
+    def name(index: int) -> str:
+        return argument_names(fun, tree, None)()[index]
+
+    for index, (aval, axis) in enumerate(zip(avals, axes, strict=True)):
         if axis is None or aval.is_high:
             if aval is not None and aval.has_qdd:
                 raise TypeError(f"vmap does not map over values that change, as those of the type {aval}")
             continue
-        name = ("args" if path[0].idx == 0 else "kwargs") + "".join(map(str, path[1:]))
         if not -aval.ndim <= axis < aval.ndim:
             raise ValueError(f"vmap was requested to map its argument along axis {axis}, which implies that its rank should "
                              f"be at least {axis + 1 if axis >= 0 else -axis}, but is only {aval.ndim} (its shape is "
-                             f"{aval.shape}): {name}")
-        sizes.setdefault(aval.shape[axis], []).append(f"{name} (axis {axis} of {aval.str_short(short_dtypes=True)})")
+                             f"{aval.shape}): argument {name(index)}")
+        sizes.setdefault(aval.shape[axis], []).append(index)
     if axis_size is not None:
         axis_size = operator.index(axis_size)
         if sizes and set(sizes) != {axis_size}:
-            sizes.setdefault(axis_size, []).append("axis_size")
+            sizes.setdefault(axis_size, []).append(-1)
         else:
             return axis_size
-    if not paths:
+    if not avals:
         raise ValueError("vmap wrapped function must be passed at least one argument containing an array or axis_size must be "
-                         f"specified, got empty *args={args} and **kwargs={kwargs}")
+                         f"specified, got empty *args={given[0]} and **kwargs={given[1]}")
     if not sizes:
         raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
     if len(sizes) > 1:
-        lines = "\n".join(f"  * size {size}: {', '.join(names)}" for size, names in sizes.items())
+        def described(index: int) -> str:
+            return "axis_size" if index < 0 else (f"axis {axes[index]} of argument {name(index)} of type "
+                                                  f"{avals[index].str_short(short_dtypes=True)}")
+
+        lines = "\n".join(f"  * size {size}: {', '.join(map(described, found))}" for size, found in sizes.items())
         raise ValueError(f"vmap got inconsistent sizes for array axes to be mapped:\n{lines}")
     return next(iter(sizes))
 

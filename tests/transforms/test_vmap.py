@@ -179,6 +179,10 @@ def test_a_batched_predicate_does_not_run_past_the_end():
 ERRORS = [
     ("sizes", ValueError, "vmap got inconsistent sizes for array axes to be mapped",
      lambda: jax.vmap(lambda x, y: x)(A, B)),
+    ("names in sizes", ValueError,
+     r"(?s)size 2: axis 0 of argument x\['a'\] of type f32\[2\].*size 3: axis 1 of argument y of type",
+     lambda: jax.vmap(lambda x, y: y, (0, 1))({"a": jnp.ones(2)}, jnp.ones((2, 3)))),
+    ("name in rank", ValueError, "only 1 .*: argument y", lambda: jax.vmap(lambda x, y: y, (0, 1))(jnp.ones(2), jnp.ones(2))),
     ("rank", ValueError, "implies that its rank should be at least 3, but is only 2",
      lambda: jax.vmap(lambda x: x, in_axes=2)(A)),
     ("scalar", ValueError, "implies that its rank should be at least 1, but is only 0", lambda: jax.vmap(lambda x: x)(1.0)),

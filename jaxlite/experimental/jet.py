@@ -48,7 +48,7 @@ def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], 
       series: for each argument, the derivatives of the curve at 0: as many for each.
       factorial_scaled: derivatives, the default, or, if False, coefficients of t^k.
     Returns: fun(*primals), and in place of each array of it the list of its derivatives.
-    Raises: ValueError if the series differ in length or structure from the primals.
+    Raises: ValueError if the series differ in length or structure from the primals, or are complex where these are not.
 
     >>> import jaxlite.numpy as jnp
     >>> from jaxlite.experimental.jet import jet
@@ -95,6 +95,8 @@ def _like(term: Any, primal: Any) -> Any:
     if getattr(term, "dtype", None) == dtypes.float0:
         return None
     aval = aval_of(primal)
+    if dtypes.kind(aval_of(term).dtype) == "c" and dtypes.kind(aval.dtype) != "c":
+        raise ValueError(f"jet: a term of the series is complex, its primal is {aval}")
     return shaping.convert(term, _float_for(aval.dtype), aval.weak_type)
 
 

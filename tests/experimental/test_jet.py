@@ -120,6 +120,8 @@ def test_bad_input():
         jet(jnp.sin, (1.0,), ({"first": 1.0},))
     with pytest.raises(ValueError, match="2 primals need as many series of one length"):
         jet(lambda x, y: x, (1.0, 2.0), ((1.0,),))
+    with pytest.raises(ValueError, match="complex, its primal is"):  # the imaginary part was dropped
+        jet(jnp.sin, (1.0,), ([1j],))
     with pytest.raises(ValueError, match="term 0 of series 0 has the structure"):
         jet(lambda x: x["a"], ({"a": 1.0},), ((1.0,),))
 

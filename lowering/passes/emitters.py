@@ -163,7 +163,8 @@ _DEPTH = 2  # operands of operands by which kernels are told apart
 def is_plain(var: Any) -> bool:
     """Whether a value has elements of a type that the older generator takes as well as the newer one."""
     dtype = getattr(var.aval, "dtype", None)
-    return getattr(dtype, "kind", None) in ("b", "i", "u") or dtype in ("float32", "float64")
+    kind = getattr(dtype, "kind", None)
+    return kind in ("b", "i", "u") or kind == "f" and dtype.itemsize in (4, 8)
 
 
 def _is_varied(jaxpr: Any, barriers: Container[Any], few: int) -> bool:
@@ -189,4 +190,5 @@ def _kernels(jaxpr: Any, barriers: Container[Any], results: Iterable[Any]) -> It
 def kind(eqn: Any, makers: dict[Any, Any], depth: int = _DEPTH) -> tuple[Any, ...]:
     """A key for the kernel that ends in an equation."""
     operands = [makers.get(atom) for atom in eqn.invars if depth and not hasattr(atom, "val")]
-    return (eqn.primitive.name, eqn.outvars[0].aval.shape, *[each and kind(each, makers, depth - 1) for each in operands])
+    shape = getattr(eqn.outvars[0].aval, "shape", None)
+    return (eqn.primitive.name, shape, *[each and kind(each, makers, depth - 1) for each in operands])

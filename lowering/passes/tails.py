@@ -17,7 +17,7 @@ from lowering import xla
 from lowering.passes import emitters
 from lowering.passes.operations import COSTLY, FUSIBLE, REDUCTIONS, call_body
 
-_LARGEST = (16384, 4096, 1024)  # elements of an array, from which the first is chosen that leaves little work
+_LARGEST = (16384, 4096, 1024)  # elements of an array, at most
 _MOST_WORK = 1 << 21  # cheap operations, from which on threads may help
 _MOST_EQUAL = 5  # kernels: the newer generator compiles one of them
 _KERNEL, _LEAST = 5, 10  # what a different kernel costs over one in the function, and the least to be saved, in the same unit
@@ -29,57 +29,73 @@ def find(jaxpr: Any, barriers: Container[Any]) -> set[Any]:
         return set()
     while jaxpr.eqns and jaxpr.outvars and (body := call_body(jaxpr.eqns[-1])) and jaxpr.outvars == jaxpr.eqns[-1].outvars:
         jaxpr = body
-    return next((_all_vars(eqns) for largest in _LARGEST
-                 if (eqns := _end(jaxpr, barriers, largest)) and _saves(jaxpr, eqns, barriers)), set())
+    program = _Program(jaxpr, barriers)
+    if _KERNEL * len(program.kinds) < _LEAST:
+        return set()
+    ends = [program.end(scalars) for scalars in (True, False)]
+    saved = [program.saved(eqns) for eqns in ends]
+    return _all_vars(ends[saved.index(max(saved))]) if max(saved) >= _LEAST else set()
 
 
-def _end(jaxpr: Any, barriers: Container[Any], largest: int) -> list[Any]:
-    """The equations whose results nothing else reads, of arrays of at most so many elements; none if they are all or much work.
+class _Program:
+    """A program: who reads its variables, and the kinds of the kernels that end in its results."""
 
-    Products that are computed in the other order are read by rows outside, as XLA would turn them for the function.
-    """
-    readers: dict[Any, list[int]] = {}
-    makers: dict[Any, Any] = {}
-    for index, eqn in enumerate(jaxpr.eqns):
-        makers.update((var, eqn) for var in eqn.outvars)
-        for atom in eqn.invars:
-            if not hasattr(atom, "val"):
-                readers.setdefault(atom, []).append(index)
-    turned = {var for var, eqn in makers.items() if eqn.primitive.name == "dot_general" and var in barriers}
-    kinds = {var: emitters.kind(makers[var], makers) for var in jaxpr.outvars if not hasattr(var, "val") and var in makers}
-    many = {kind for kind, count in Counter(kinds.values()).items() if count > _MOST_EQUAL}
-    chosen: set[int] = set()
-    work = 0.0
-    for index in reversed(range(len(jaxpr.eqns))):
-        eqn = jaxpr.eqns[index]
-        if any(var in barriers or kinds.get(var) in many or not chosen.issuperset(readers.get(var, ())) for var in eqn.outvars):
-            continue
-        if not turned.isdisjoint([atom for atom in eqn.invars if not hasattr(atom, "val")]):
-            continue
-        if not all(_is_fit(atom) for atom in (*eqn.invars, *eqn.outvars)):
-            continue
-        if call_body(eqn) is not None or eqn.primitive.name in FUSIBLE:
-            each = emitters.work_in(SimpleNamespace(eqns=[eqn], outvars=eqn.outvars), largest)
-            if each < math.inf:
-                work += each
-                chosen.add(index)
-    return [jaxpr.eqns[index] for index in sorted(chosen)] if work <= _MOST_WORK and len(chosen) < len(jaxpr.eqns) else []
+    def __init__(self, jaxpr: Any, barriers: Container[Any]):
+        self.eqns, self.barriers = jaxpr.eqns, barriers
+        self.results = {var for var in jaxpr.outvars if not hasattr(var, "val")}
+        self.readers: dict[Any, list[int]] = {}
+        self.transposed = {
+            eqn.outvars[0] for eqn in jaxpr.eqns if eqn.primitive.name == "dot_general" and eqn.outvars[0] in barriers}
+        makers: dict[Any, Any] = {}
+        for index, eqn in enumerate(jaxpr.eqns):
+            makers.update((var, eqn) for var in eqn.outvars)
+            for atom in eqn.invars:
+                if not hasattr(atom, "val"):
+                    self.readers.setdefault(atom, []).append(index)
+        self.kinds = {var: emitters.kind(makers[var], makers) for var in self.results if var in makers and _is_fit(var)}
+        self.many = {kind for kind, count in Counter(self.kinds.values()).items() if count > _MOST_EQUAL}
+
+    def end(self, scalars: bool) -> list[Any]:
+        """The equations whose results nothing else reads, of arrays that leave little enough work; none if they are all.
+
+        What reads products that are computed in the other order stays outside: XLA would transpose it for the function. If not
+        `scalars`, so does what ends in results of one element, such as a loss.
+        """
+        left_out = {var for var, kind in self.kinds.items() if kind in self.many or var.aval.size == 1 and not scalars}
+        for largest in _LARGEST:
+            chosen, work = set[int](), 0.0
+            for index in reversed(range(len(self.eqns))):
+                eqn = self.eqns[index]
+                is_last = all(var not in left_out and chosen.issuperset(self.readers.get(var, ())) for var in eqn.outvars)
+                if is_last and (each := self._work(eqn, largest)) < math.inf:
+                    work += each
+                    chosen.add(index)
+            if work <= _MOST_WORK:
+                return [self.eqns[index] for index in sorted(chosen)] if len(chosen) < len(self.eqns) else []
+        return []
+
+    def _work(self, eqn: Any, largest: int) -> float:
+        """The operations of an equation, infinite if it stays outside."""
+        if any(var in self.barriers for var in eqn.outvars) or call_body(eqn) is None and eqn.primitive.name not in FUSIBLE:
+            return math.inf
+        if not all(map(_is_fit, (*eqn.invars, *eqn.outvars))) or any(
+                not hasattr(atom, "val") and atom in self.transposed for atom in eqn.invars):
+            return math.inf
+        return emitters.work_in(SimpleNamespace(eqns=[eqn], outvars=eqn.outvars), largest)
+
+    def saved(self, eqns: list[Any]) -> int:
+        """What one function for equations saves: its different kernels, less those that are needed for what it reads."""
+        made = {var for eqn in eqns for var in eqn.outvars}
+        kinds = [kind for var, kind in self.kinds.items() if var in made]
+        read = {atom for eqn in eqns for atom in eqn.invars if not hasattr(atom, "val") and atom not in made}
+        fused = [var for eqn in self.eqns if call_body(eqn) is not None or eqn.primitive.name in FUSIBLE - COSTLY - REDUCTIONS
+                 for var in eqn.outvars if var in read and var not in self.barriers and var not in self.results]
+        return _KERNEL * (len(set(kinds)) - len(fused)) - len(kinds)
 
 
 def _is_fit(atom: Any) -> bool:
     """Whether a value has elements, of a type that both code generators take."""
     return emitters.is_plain(atom) and atom.aval.size != 0
-
-
-def _saves(jaxpr: Any, eqns: list[Any], barriers: Container[Any]) -> bool:
-    """Whether one function for equations at the end saves more kernels than are needed for what it reads."""
-    made = {var: eqn for eqn in eqns for var in eqn.outvars}
-    results = {var for var in jaxpr.outvars if not hasattr(var, "val")}
-    kinds = Counter(emitters.kind(made[var], made) for var in results if var in made)
-    read = {atom for eqn in eqns for atom in eqn.invars if not hasattr(atom, "val") and atom not in made}
-    fused = [var for eqn in jaxpr.eqns if call_body(eqn) is not None or eqn.primitive.name in FUSIBLE - COSTLY - REDUCTIONS
-             for var in eqn.outvars if var in read and var not in barriers and var not in results]
-    return _KERNEL * (len(kinds) - len(fused)) - kinds.total() >= _LEAST
 
 
 def _all_vars(eqns: Iterable[Any]) -> set[Any]:

@@ -162,7 +162,7 @@ _DEPTH = 2  # operands of operands by which kernels are told apart
 
 def is_plain(var: Any) -> bool:
     """Whether a value has elements of a type that the older generator takes as well as the newer one."""
-    dtype = getattr(var.aval, "dtype", None)
+    dtype: Any = getattr(var.aval, "dtype", None)
     kind = getattr(dtype, "kind", None)
     return kind in ("b", "i", "u") or kind == "f" and dtype.itemsize in (4, 8)
 

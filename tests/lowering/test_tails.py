@@ -73,7 +73,7 @@ def test_the_function_has_the_new_parameters_and_no_products():
     jaxpr = jax.make_jaxpr(adam)(*STATE, X).jaxpr
     found = tails.find(jaxpr, {})
     if xla.HAS_SMALL_FUNCTIONS:
-        assert found.issuperset(jaxpr.outvars)
+        assert found.issuperset(var for var in jaxpr.outvars if var.aval.ndim)  # the count and the loss may stay outside
         assert not any(eqn.outvars[0] in found for eqn in jaxpr.eqns if eqn.primitive.name in ("dot_general", "tanh"))
 
 

@@ -86,7 +86,7 @@ class Lowered:
             is_small = (wanted and not is_joint and self._is_simple
                         and emitters.is_one_function(self._jaxpr, reasons))
             is_whole = is_small or is_joint or not wanted or not self._is_simple
-            tail = set() if is_whole else tails.find(self._jaxpr, reasons)
+            tail = {} if is_whole else tails.find(self._jaxpr, reasons)
             with (tables.filled(self._overwritten if wanted else ()),
                   barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers,
                   small_functions.whole(self.module, is_small), small_functions.end(self._scopes, tail)):

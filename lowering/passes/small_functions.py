@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lowering import xla
@@ -50,16 +50,18 @@ def whole(module: Any, is_small: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def end(scopes: Sequence[dict[Any, Any]], variables: Container[Any]) -> Iterator[None]:
+def end(scopes: Sequence[dict[Any, Any]], variables: Mapping[Any, bool]) -> Iterator[None]:
     """Within the context, operations that make these variables and end a function are in a function that is marked as small.
 
-    Args: `scopes` has for each function and region of a module its variables and their values.
+    Args:
+      scopes: for each function and region of a module its variables and their values.
+      variables: true for those of the function, false for those of programs that it calls, which may be functions of their own.
     """
-    values = [(value, var in variables) for scope in scopes for var, value in scope.items()
+    values = [(value, variables.get(var)) for scope in scopes for var, value in scope.items()
               if isinstance(value, xla.ir.Value) and not isinstance(value.owner, xla.ir.Block)] if variables else []
-    outside = {value for value, is_inside in values if not is_inside}
-    inside = {value for value, is_inside in values if is_inside} - outside
-    functions = {value.owner.parent for value in inside}
+    outside = {value for value, found in values if found is None}
+    inside = {value for value, found in values if found is not None} - outside
+    functions = {value.owner.parent for value, found in values if found}
     undo = _move(functions.pop(), inside, outside) if len(functions) == 1 else None
     try:
         yield
@@ -80,6 +82,8 @@ def _move(function: Any, inside: set[Any], outside: set[Any]) -> Callable[[], No
     for operation in reversed(operations):
         users = {use.owner.operation for value in operation.results for use in value.uses}
         is_asked = not inside.isdisjoint(operation.results)
+        if len(operation.regions) and operation.name != "stablehlo.reduce":  # others may read values of the function
+            continue
         if not is_asked and (operation.name not in _PARTS or not users or not outside.isdisjoint(operation.results)):
             continue
         if users <= (chosen | {last} if is_asked else chosen) and not any(

@@ -23,18 +23,21 @@ _MOST_EQUAL = 5  # kernels: the newer generator compiles one of them
 _KERNEL, _LEAST = 5, 10  # what a different kernel costs over one in the function, and the least to be saved, in the same unit
 
 
-def find(jaxpr: Any, barriers: Container[Any]) -> set[Any]:
-    """The variables of the end of a program that shall be one function, if these variables get barriers."""
+def find(jaxpr: Any, barriers: Container[Any]) -> dict[Any, bool]:
+    """The variables of the end of a program that shall be one function, if these variables get barriers.
+
+    It is true for those of the program, or of the one that is all it calls, and false for those of programs that its end calls.
+    """
     if not xla.HAS_SMALL_FUNCTIONS:
-        return set()
+        return {}
     while jaxpr.eqns and jaxpr.outvars and (body := call_body(jaxpr.eqns[-1])) and jaxpr.outvars == jaxpr.eqns[-1].outvars:
         jaxpr = body
     program = _Program(jaxpr, barriers)
     if _KERNEL * len(program.kinds) < _LEAST:
-        return set()
+        return {}
     ends = [program.end(scalars) for scalars in (True, False)]
     saved = [program.saved(eqns) for eqns in ends]
-    return _all_vars(ends[saved.index(max(saved))]) if max(saved) >= _LEAST else set()
+    return _all_vars(ends[saved.index(max(saved))]) if max(saved) >= _LEAST else {}
 
 
 class _Program:
@@ -98,12 +101,12 @@ def _is_fit(atom: Any) -> bool:
     return emitters.is_plain(atom) and atom.aval.size != 0
 
 
-def _all_vars(eqns: Iterable[Any]) -> set[Any]:
+def _all_vars(eqns: Iterable[Any], is_called: bool = False) -> dict[Any, bool]:
     """The variables that equations make, and those of the programs that they call."""
-    found: set[Any] = set()
+    found: dict[Any, bool] = {}
     for eqn in eqns:
-        found.update(eqn.outvars)
         body = call_body(eqn)
         if body is not None:
-            found |= {*body.invars, *_all_vars(body.eqns)}
+            found |= {**dict.fromkeys(body.invars, False), **_all_vars(body.eqns, True)}
+        found |= dict.fromkeys(eqn.outvars, not is_called)
     return found

@@ -1,8 +1,8 @@
-"""Flatten functions of user-defined containers that raise exceptions, and `is_leaf` predicates that do.
+"""Flatten functions of user-defined containers that raise exceptions.
 
-jaxlib counts its depth in a tree with Python's recursion counter, and does not decrement it if a function raises that it
-calls: after a few hundred failures, everything raises RecursionError. Therefore these functions never raise inside jaxlib.
-Their exception is stored, jaxlib gets a node without children, and the caller of jaxlib raises the exception afterwards.
+jaxlib counts its depth in a tree with Python's recursion counter, and does not decrement it if a flatten function raises:
+after a few hundred failures, everything raises RecursionError. Therefore these functions never raise inside jaxlib. Their
+exception is stored, jaxlib gets a node without children, and the caller of jaxlib raises the exception afterwards.
 """
 
 from __future__ import annotations
@@ -41,23 +41,6 @@ def guarded(flatten: Callable[[Any], Any]) -> Callable[[Any], Any]:
             return (), failure
 
     return call
-
-
-def asked(is_leaf: Callable[..., Any]) -> tuple[Callable[..., Any], list[BaseException]]:
-    """A predicate that does not raise, and the list of what it raised, where it says that a node is a leaf."""
-    errors: list[BaseException] = []
-
-    def ask(x: Any) -> Any:
-        try:
-            found = is_leaf(x)
-            if found is True or found is False or found is None:
-                return found
-            raise ValueError(f"is_leaf predicate returned a non-boolean value {found!r}; expected a boolean")
-        except BaseException as error:
-            errors.append(error)
-            return True
-
-    return ask, errors
 
 
 def check(treedef: Any = None) -> None:

@@ -69,19 +69,10 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], A
     >>> tree_flatten({"b": (1, None), "a": [2]})
     ([2, 1], PyTreeDef({'a': [*], 'b': (*, None)}))
     """
-    errors = None
-    if is_leaf is not None:
-        is_leaf, errors = failed_flattens.asked(is_leaf)
-    return _flattened(pytree_registry.flatten, tree, is_leaf, errors)
-
-
-def _flattened(flatten: Callable[[Any, Any], Any], tree: Any, is_leaf: Any, errors: list[BaseException] | None) -> Any:
     try:
-        found = flatten(tree, is_leaf)
+        found = pytree_registry.flatten(tree, is_leaf)
     except SystemError as error:
         raise _explained(error) from None
-    if errors:
-        raise errors.pop(0)
     if failed_flattens.pending:
         failed_flattens.check(found[1])
     return found
@@ -254,11 +245,17 @@ def tree_flatten_with_path(
     >>> [(keystr(path), x) for path, x in tree_flatten_with_path({"a": [1, 2]})[0]]
     [("['a'][0]", 1), ("['a'][1]", 2)]
     """
-    if is_leaf is None:
-        return _flattened(pytree_registry.flatten_with_path, tree, None, None)
-    ask, errors = failed_flattens.asked((lambda place: is_leaf(*place)) if is_leaf_takes_path else is_leaf)
-    predicate = (lambda path, x: ask((path, x))) if is_leaf_takes_path else (lambda path, x: ask(x))
-    return _flattened(pytree_registry.flatten_with_path, tree, predicate, errors)
+    predicate = is_leaf
+    if is_leaf is not None and not is_leaf_takes_path:
+        def predicate(path: KeyPath, x: Any) -> bool:
+            return is_leaf(x)
+    try:
+        found = pytree_registry.flatten_with_path(tree, predicate)
+    except SystemError as error:
+        raise _explained(error) from None
+    if failed_flattens.pending:
+        failed_flattens.check(found[1])
+    return found
 
 
 def tree_leaves_with_path(

@@ -87,7 +87,7 @@ def _move(function: Any, inside: set[Any], outside: set[Any]) -> Callable[[], No
         if not is_asked and (operation.name not in _PARTS or not users or not outside.isdisjoint(operation.results)):
             continue
         if users <= (chosen | {last} if is_asked else chosen) and not any(
-                map(_is_turned, (*operation.results, *operation.operands))):
+                map(_is_transposed, (*operation.results, *operation.operands))):
             chosen.add(operation)
     moved = [operation in chosen for operation in operations]  # an operation has another hash when its operands have changed
     operands = [list(operation.operands) for operation in operations]
@@ -134,8 +134,8 @@ def _maker(value: Any) -> Any:
     return None if isinstance(value.owner, xla.ir.Block) else value.owner.operation
 
 
-def _is_turned(value: Any) -> bool:
-    """Whether a value is transposed: in a small function XLA would turn what it is made of as well."""
+def _is_transposed(value: Any) -> bool:
+    """Whether a value is transposed: in a small function XLA would transpose what it is made of as well."""
     maker = _maker(value)
     return maker is not None and maker.name == "stablehlo.transpose"
 

@@ -91,6 +91,8 @@ def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Map
             known.update((var, _source(atom, known)) for var, atom in zip(inner.invars, eqn.invars, strict=True))
             collect(inner, scope, values, shifted, visit, known)
             _alias(eqn.outvars, inner.outvars, scope, env)
+            known.update((var, _source(atom, known)) for var, atom in zip(eqn.outvars, inner.outvars, strict=True)
+                         if _is_constant(atom, scope, known))
             continue
         if name in _ALIASES and _moves_nothing(eqn.invars[0].aval, eqn.outvars[0].aval):
             _alias(eqn.outvars, eqn.invars[:1], env, env)
@@ -100,6 +102,9 @@ def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Map
         operands: list[Value] = []
         shift = shifted.get(eqn.outvars[0]) if eqn.outvars else None
         key = _computation(eqn, env, known) if shift is None else None
+        if key is not None and eqn.outvars[0].aval.size == 1 and all(_is_constant(atom, env, known) for atom in eqn.invars):
+            known[eqn.outvars[0]] = known.setdefault(key, ("number", len(known)))  # XLA computes it: as good as a literal
+            continue
         if key in known:
             _alias(eqn.outvars, [key], known, env)
             known[key].copies += eqn.outvars
@@ -134,8 +139,13 @@ def _computation(eqn: Any, env: Mapping[Any, Value], known: Mapping[Any, Any]) -
     return key
 
 
+def _is_constant(atom: Any, env: Mapping[Any, Value], known: Mapping[Any, Any]) -> bool:
+    """Whether something is a literal, or one number computed of literals alone."""
+    return atom not in env and type(_source(atom, known)) is tuple
+
+
 def _source(atom: Any, known: Mapping[Any, Any]) -> Any:
-    """Equal for equal literals, and for variables that are the same input, in whatever shape."""
+    """Equal for equal literals and numbers computed of them, and for variables that are the same input, in whatever shape."""
     return (atom.aval.dtype, repr(atom.val)) if hasattr(atom, "val") else known.get(atom, atom)
 
 

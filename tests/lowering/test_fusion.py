@@ -54,6 +54,19 @@ def test_programs_without_a_blow_up_are_left_alone(f):
     assert barriers(f, X) == {}
 
 
+def chained(x, start):
+    """A number that is computed in many steps, each of which reads it twice, and is used everywhere."""
+    number = lax.convert_element_type(lax.select(lax.lt(start, 10.0), start, -start), np.float32)
+    for _ in range(60):
+        number = jax.jit(lambda n: lax.select(lax.eq(n, 0.0), -1e-3, lax.nextafter(n, np.float32(-np.inf))))(number)
+    return [jnp.roll(x, k, k % 2) * number for k in range(5)]
+
+
+def test_numbers_computed_of_constants_count_as_constants():
+    assert barriers(lambda x, start: chained(x, start), X, np.float32(3))
+    assert barriers(lambda x: chained(x, np.float32(3)), X) == {}
+
+
 def test_what_an_extreme_is_searched_in_twice_is_written_once():
     x = np.random.default_rng(0).standard_normal((200, 300), np.float32)
     search = lambda x: jnp.argmin(jnp.tanh(x) + 1, axis=1)

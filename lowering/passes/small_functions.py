@@ -113,12 +113,17 @@ def _move(function: Any, inside: set[Any], outside: set[Any]) -> Callable[[], No
         with ir.InsertionPoint(body):
             ir.Operation.create("func.return", operands=results)
     with last.location, ir.InsertionPoint(last):
-        called = _call(_MARKED, parameters, kind, is_small=True)
+        is_main = ir.StringAttr(function.attributes["sym_name"]).value == "main"
+        hidden = [value if is_main and _maker(value) is None else _hidden(value) for value in parameters]
+        called = _call(_MARKED, hidden, kind, is_small=True)
     _replace(last, [dict(zip(results, called, strict=True)).get(value, value) for value in returned])
 
     def undo() -> None:
         _replace(last, returned)
         called[0].owner.erase()
+        for value, parameter in zip(hidden, parameters, strict=True):
+            if value is not parameter:
+                value.owner.erase()
         for operation, values, is_moved in zip(operations, operands, moved, strict=True):  # in the order in which they were
             operation.move_before(last)
             if is_moved:
@@ -127,6 +132,15 @@ def _move(function: Any, inside: set[Any], outside: set[Any]) -> Callable[[], No
         program.erase()
 
     return undo
+
+
+def _hidden(value: Any) -> Any:
+    """A value behind a barrier, for a function that is marked as small.
+
+    XLA moves constants, which any value but an argument of the program may become, into such a function, and then ends the
+    process.
+    """
+    return xla.ir.Operation.create("stablehlo.optimization_barrier", [value.type], [value]).result
 
 
 def _maker(value: Any) -> Any:

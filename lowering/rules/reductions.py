@@ -64,7 +64,9 @@ def reduce_by_monoid(ctx: Any, monoid: str, x: Any, shape: Sequence[int], dtype:
 
         return ctx.repeated((monoid, tuple(shape), dtype, tuple(axes)), x, make).result
 
-    if ctx.builder.is_split:
+    layouts = [getattr(aval, "layout", None) for aval in (ctx.avals_in[0], ctx.aval_out)]
+    is_left = any(layout is not None and layout.spec.unreduced for layout in layouts)  # and then no operand of comparisons
+    if ctx.builder.is_split and not is_left:
         return over_devices(ctx, monoid, x, shape, out_shape, dtype, reduced, axes)
     return reduced(monoid, x, dtype)
 

@@ -134,9 +134,12 @@ def test_donated_parameters_are_updated_in_place():
     lambda x, y: [jnp.where(jnp.ones(9 - k, bool), jnp.sort(x)[k:], y[k:]) for k in range(8)],
     lambda x, y: [jnp.arange(9 - k) * 3 for k in range(8)] + [jnp.sort(x)],
     lambda x, y: jax.jit(lambda x: [jnp.sort(x)[k:] * 2 for k in range(8)])(x),
+    lambda x, y: jax.jit(lambda c: [jnp.sort(c)[k:] * c[k:] for k in range(8)])(jnp.arange(9.0)),
+    lambda x, y: jax.vjp(lambda x, y: jnp.put_along_axis(x.reshape(3, 3), np.array([[2], [0], [1]]), y.reshape(3, 3)[:, :1], 1,
+                                                         inplace=False), x, y)[1](jnp.eye(3)),  # reads constants
 ])
 def test_ends_of_every_form(f, monkeypatch):
-    monkeypatch.setattr(tails, "_LEAST", 1)
+    monkeypatch.setattr(tails, "_LEAST", -100)
     x, y = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5], "f"), np.linspace(-1, 1, 9).astype("f")
     for one, other in zip(jax.tree.leaves(jax.jit(f, keep_unused=True)(x, y)), jax.tree.leaves(f(x, y)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)

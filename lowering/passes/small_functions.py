@@ -101,8 +101,7 @@ def _move(function: Any, inside: set[Any], outside: set[Any]) -> Callable[[], No
     returned = list(last.operands)
     with function.location, ir.InsertionPoint(function):
         kind = ir.FunctionType.get([value.type for value in parameters], [value.type for value in results])
-        made = [_marked(kind), *_function(kind, _private(_PROGRAM, kind))]
-        small, program, arguments = made
+        small, (program, arguments) = _marked(kind), _function(kind, _private(_PROGRAM, kind))
         body = program.regions[0].blocks[0]
         with ir.InsertionPoint(body):
             copies = [_maker(value).clone().result for value in constants]

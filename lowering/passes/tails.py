@@ -32,10 +32,10 @@ def find(jaxpr: Any, barriers: Container[Any]) -> dict[Any, bool]:
         return {}
     while jaxpr.eqns and jaxpr.outvars and (body := call_body(jaxpr.eqns[-1])) and jaxpr.outvars == jaxpr.eqns[-1].outvars:
         jaxpr = body
-    program = _Program(jaxpr, barriers)
-    if _KERNEL * len(program.kinds) < _LEAST:
+    if (_KERNEL - 1) * len(set(map(id, jaxpr.outvars))) < _LEAST:  # so few results cannot save that much
         return {}
-    ends = [program.end(scalars) for scalars in (True, False)]
+    program = _Program(jaxpr, barriers)
+    ends = [program.end(scalars) for scalars in ((True, False) if program.scalars else (True,))]
     saved = [program.saved(eqns) for eqns in ends]
     return _all_vars(ends[saved.index(max(saved))]) if max(saved) >= _LEAST else {}
 
@@ -47,16 +47,19 @@ class _Program:
         self.eqns, self.barriers = jaxpr.eqns, barriers
         self.results = {var for var in jaxpr.outvars if not hasattr(var, "val")}
         self.readers: dict[Any, list[int]] = {}
-        self.transposed = {
-            eqn.outvars[0] for eqn in jaxpr.eqns if eqn.primitive.name == "dot_general" and eqn.outvars[0] in barriers}
+        self.transposed: set[Any] = set()  # products that are computed in the other order
         makers: dict[Any, Any] = {}
         for index, eqn in enumerate(jaxpr.eqns):
             makers.update((var, eqn) for var in eqn.outvars)
+            if eqn.primitive.name == "dot_general" and eqn.outvars[0] in barriers:
+                self.transposed.add(eqn.outvars[0])
             for atom in eqn.invars:
                 if not hasattr(atom, "val"):
                     self.readers.setdefault(atom, []).append(index)
         self.kinds = {var: emitters.kind(makers[var], makers) for var in self.results if var in makers and _is_fit(var)}
-        self.many = {kind for kind, count in Counter(self.kinds.values()).items() if count > _MOST_EQUAL}
+        many = {kind for kind, count in Counter(self.kinds.values()).items() if count > _MOST_EQUAL}
+        self.repeated = {var for var, kind in self.kinds.items() if kind in many}
+        self.scalars = {var for var in self.kinds if var.aval.size == 1}
 
     def end(self, scalars: bool) -> list[Any]:
         """The equations whose results nothing else reads, of arrays that leave little enough work; none if they are all.
@@ -64,7 +67,7 @@ class _Program:
         What reads products that are computed in the other order stays outside: XLA would transpose it for the function. If not
         `scalars`, so does what ends in results of one element, such as a loss.
         """
-        left_out = {var for var, kind in self.kinds.items() if kind in self.many or var.aval.size == 1 and not scalars}
+        left_out = self.repeated if scalars else self.repeated | self.scalars
         for largest in _LARGEST:
             chosen, work = set[int](), 0.0
             for index in reversed(range(len(self.eqns))):

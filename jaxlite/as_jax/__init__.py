@@ -20,7 +20,7 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jaxlite.as_jax.private import private_module
+from jaxlite.as_jax.private import ELSEWHERE, private_module
 from jaxlite.compilation import explain, recompilation
 from jaxlite.core import config, missing
 from jaxlite.core.collector import count_as_old
@@ -119,7 +119,7 @@ def _module(rest: str) -> types.ModuleType | None:
     """The module of jaxlite that `jax.<rest>` means."""
     if rest == "_src" or rest.startswith("_src."):
         return private_module(rest)
-    ours = f"jaxlite.{rest}" if rest else "jaxlite"
+    ours = f"jaxlite.{ELSEWHERE.get(rest, rest)}" if rest else "jaxlite"
     try:
         module = importlib.import_module(ours)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The few names under `jax._src` that widely used libraries import although they are private, or that pickles of JAX name.
+"""The few private names, nearly all of `jax._src`, that widely used libraries import all the same, or that pickles name.
 
 The table gives for each name a public equivalent in jaxlite, and the library that needs it. Nothing else of `jax._src`
 exists.
@@ -172,6 +172,8 @@ _SAME = {
        "bernoulli beta betabinom binom cauchy chi2 dirichlet expon gamma gennorm geom gumbel_l gumbel_r kde laplace logistic "
        "multinomial multivariate_normal nbinom norm pareto poisson t truncnorm uniform vonmises wrapcauchy".split()},  # pickles
 }
+# Private modules outside of jax._src.
+ELSEWHERE = {"experimental.sparse._base": "experimental.sparse.base"}  # pymdp
 
 
 def private_module(rest: str) -> types.ModuleType | None:

@@ -260,7 +260,7 @@ class Tracer:
 
     @property
     def nbytes(self) -> int:
-        return self.aval.size * dtypes.itemsize_bits(self.aval.dtype) // 8
+        return self.aval.size * self.aval.dtype.itemsize
 
     @property
     def sharding(self) -> Any:
@@ -277,12 +277,6 @@ class Tracer:
             return self.aval.shape[0]
         except IndexError:
             raise TypeError("len() of unsized object") from None
-
-    def block_until_ready(self) -> Tracer:
-        return self
-
-    def copy_to_host_async(self) -> None:
-        pass
 
     # --- what needs data
 
@@ -369,6 +363,17 @@ def _refuse(name: str) -> Callable[..., Any]:
     return refuse
 
 
+def _no_method(name: str) -> property:
+    """An attribute that traced arrays lack: `hasattr` says so, and programs ask it to tell them from arrays in memory."""
+    def fail(self: Tracer) -> Any:
+        raise AttributeError(f"The {name!r} method is not available on traced array with shape {self.aval.str_short()}: its value "
+                             "is not computed yet. Call it on the result, outside of the traced function.", name=name, obj=self)
+
+    return property(fail)
+
+
+for _name in ("block_until_ready", "copy_to_host_async"):
+    setattr(Tracer, _name, _no_method(_name))
 for _name in ("devices", "addressable_data", "unsafe_buffer_pointer", "tobytes", "delete", "is_deleted",
               "on_device_size_in_bytes"):
     setattr(Tracer, _name, _refuse(_name))

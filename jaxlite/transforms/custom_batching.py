@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxlite.compilation.program import trace_call
 from jaxlite.core import source
+from jaxlite.core.aval import without_axis
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import hoist_consts
 from jaxlite.core.tree import tree_flatten, tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.lax.control_flow.bodies import Body, trace_body
 from jaxlite.lax.control_flow.scan import map as lax_map
 from jaxlite.traces.batching import Axis, batch_flat, bring_to_front, move
 from jaxlite.traces.jvp import instantiate, jvp_flat, jvp_jaxpr
@@ -56,8 +58,9 @@ class custom_vmap:
         args = bound_arguments(self.fun, args, kwargs)
         if self.vmap_rule is None:
             raise AttributeError(f"No batching rule defined for custom_vmap function {name} using def_vmap.")
-        jaxpr, consts, leaves, (trees, out_tree) = trace_call("custom_vmap", self.fun, args, {})
-        in_tree = trees.children()[0]
+        leaves, trees = tree_flatten((args, {}))
+        body = trace_body(self.fun, trees, list(map(aval_of, leaves)), "custom_vmap")
+        consts, in_tree, out_tree = body.consts, trees.children()[0], body.out_tree
         rule, count = self.vmap_rule, len(consts)
 
         def flat_rule(axis_size: int, batched: Sequence[bool], values: Sequence[Any]) -> tuple[list[Any], list[bool]]:
@@ -76,8 +79,12 @@ class custom_vmap:
                                  f"original custom-vmapped function. Original output: {out_tree}. Rule output: {tree}")
             return outs, flags
 
-        outs = custom_vmap_call_p.bind(*consts, *leaves, call=hoist_consts(jaxpr), rule=flat_rule)
+        outs = custom_vmap_call_p.bind(*consts, *leaves, call=body.derive(_program), rule=flat_rule)
         return tree_unflatten(out_tree, outs)
+
+
+def _program(body: Body) -> ClosedJaxpr:
+    return hoist_consts(body.jaxpr)
 
 
 @custom_vmap_call_p.def_effectful_abstract_eval
@@ -162,14 +169,17 @@ def sequential_vmap(f: Callable) -> Callable:
 
     @wrapped.def_vmap
     def _(axis_size: int, in_batched: Sequence[Any], *args: Any) -> Any:
-        leaves, tree = tree_flatten(args)
+        leaves, trees = tree_flatten((args, {}))
         flags = tree_flatten(in_batched)[0]
+        types = [without_axis(aval_of(leaf), 0) if flag else aval_of(leaf) for leaf, flag in zip(leaves, flags, strict=True)]
+        body = trace_body(f, trees, types, "custom_vmap")  # the program that the call has made already
 
         def one(mapped: Sequence[Any]) -> Any:
             rest = iter(mapped)
-            return f(*tree_unflatten(tree, [next(rest) if flag else leaf for leaf, flag in zip(leaves, flags, strict=True)]))
+            values = [next(rest) if flag else leaf for leaf, flag in zip(leaves, flags, strict=True)]
+            return eval_jaxpr(body.jaxpr, body.consts, *values)
 
-        out = lax_map(one, [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag])
-        return out, tree_unflatten(tree_flatten(out)[1], [True] * len(tree_flatten(out)[0]))
+        outs = lax_map(one, [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag])
+        return tree_unflatten(body.out_tree, outs), tree_unflatten(body.out_tree, [True] * len(outs))
 
     return wrapped

@@ -249,7 +249,7 @@ class custom_jvp(_Custom):
                 if (given.shape, given.dtype) != (aval.shape, aval.dtype):
                     raise TypeError(f"Custom JVP rule {rule_name} for function {name} must produce a pair whose first element "
                                     f"has the types of the output of the function: expected {aval}, got {given}.")
-            return [*outs, *map(checked, tangents_out, avals)]
+            return [*outs, *map(checked, _arrays(tangents_out), avals)]
 
         def checked(tangent: Any, aval: Any) -> Any:
             wanted = tangent_aval(aval)
@@ -584,8 +584,8 @@ def _checked_cotangents(outs: list[Any], in_tree: Any, in_avals: list[Any], name
                             f"The bwd rule {bwd_name} of the function {name} gave it at output{path}.")
         given = aval_of(out)
         kind, own = dtypes.kind(expected.dtype), dtypes.kind(given.dtype)
-        if given.shape == expected.shape and given.dtype != expected.dtype and kind == own and kind in "fc":
-            out, given = convert(out, expected.dtype, False), expected  # rules of mixed precision give other widths
+        if given.shape == expected.shape and given.dtype != expected.dtype and kind in "fc" and own in "biuf" + kind:
+            out, given = convert(out, expected.dtype, False), expected  # mixed precision gives other widths, and many give a 0
         differing = next((word for word, ours, theirs in (
             ("shapes", given.shape, expected.shape), ("dtypes", given.dtype, expected.dtype),
             ("manual axis types", given.vma, expected.vma)) if ours != theirs), None)

@@ -225,7 +225,7 @@ ACCEPTED: list[tuple[str, str]] = [
      r"|Differentiation rule for 'nextafter')", _MORE),
     (r"^TypeError: pow does not accept dtype \w+ at position 0", _MORE),
     (r"^(AssertionError: Permutation doesn't match|AttributeError: '(float|int)' object has no attribute 'shape')", _MORE),
-    (r"^AttributeError: The 'block_until_ready' method|^AttributeError: jax\.lax\.pvary was deprecated", _MORE),
+    (r"^AttributeError: jax\.lax\.pvary was deprecated", _MORE),
     (r"^TypeError: Formatting arguments to checkify.check|^ZeroDivisionError", _MORE),
     (r"^TypeError: Argument 'a' of type <class 'str'> is not a valid JAX type|^TypeError: Value 'a' with dtype", _MORE),
     (r"^ValueError: (RFFT input must be float32|`visualize_sharding` requires)", _MORE),

@@ -48,6 +48,27 @@ def test_sequential_vmap():
     assert "scan" in str(jax.make_jaxpr(jax.vmap(fun))(jnp.ones((3, 2)), jnp.ones(3)))
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, jax.vmap, lambda f: jax.jit(jax.vmap(f)), lambda f: jax.vmap(jax.vmap(f))])
+def test_a_function_is_traced_once_for_its_types(transform):
+    """As in JAX, also where it runs for one example after the other and where it closes over a traced value."""
+    for decorate in (sequential_vmap, custom_vmap):
+        traced = []
+        fun = decorate(lambda x, y: {"s": traced.append(1) or jnp.sin(x) * y})  # noqa: B023
+        if decorate is custom_vmap:
+            fun.def_vmap(lambda axis_size, in_batched, x, y: ({"s": jnp.sin(x) * y}, {"s": True}))
+        x = np.arange(6.0, dtype=np.float32).reshape(3, 2)
+        for _ in range(2):
+            np.testing.assert_allclose(transform(fun)(x, 2 * x)["s"], np.sin(x) * 2 * x, rtol=1e-6)
+        assert len(traced) == 1
+
+        outer = jax.jit(lambda z: transform(lambda x: decorated(x, z))(x))  # noqa: B023
+        for scale in (2.0, 3.0):
+            decorated = decorate(lambda x, z: x * z)
+            if decorate is custom_vmap:
+                decorated.def_vmap(lambda axis_size, in_batched, x, z: (x * z, True))
+            np.testing.assert_allclose(outer(scale), x * scale, rtol=1e-6)
+
+
 def test_errors():
     with pytest.raises(AttributeError, match="No batching rule defined for custom_vmap function"):
         jax.vmap(custom_vmap(lambda x: x))(jnp.ones(2))

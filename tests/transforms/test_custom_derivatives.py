@@ -280,6 +280,26 @@ def test_vjp_of_integer_arguments():
     near(jax.vmap(jax.grad(take), (None, 0))(jnp.asarray(X), np.array([0, 2])), np.full((2, 3), 2.0))
 
 
+@pytest.mark.parametrize("none", [0, False, np.int64(0), jnp.int32(0)])
+def test_a_rule_may_give_an_integer_for_no_cotangent(none):
+    """JAX takes it for an argument that has no derivative, and hands it on elsewhere. Here it is a number of its dtype."""
+    scaled = jax.custom_vjp(lambda x, scale: x * scale)
+    scaled.defvjp(lambda x, scale: (x * scale, scale), lambda scale, ct: (ct * scale, none))
+    assert jax.grad(scaled)(2.0, 3.0) == 3
+    for x in (jnp.float32(2), jnp.bfloat16(2), jnp.complex64(2)):
+        holomorphic = x.dtype == np.complex64
+        gradients = jax.jit(jax.grad(lambda x: scaled(x * 5, x * 7), holomorphic=holomorphic))(x)  # noqa: B023
+        assert gradients.dtype == x.dtype and gradients == 70  # 5 times the scale of 14
+
+
+@pytest.mark.parametrize("number", [2.0, np.float32(2), np.ones((), np.float32) * 2])
+def test_a_rule_of_jvp_may_give_a_number(number):
+    doubled = jax.custom_jvp(lambda x: 2 * x)
+    doubled.defjvp(lambda primals, tangents: (2 * primals[0], number))
+    assert jax.jvp(doubled, (1.0,), (1.0,))[1] == 2
+    assert jax.linearize(lambda x: (doubled(x), x * 3), 1.0)[1](1.0)[1] == 3
+
+
 def test_residuals_that_vmap_does_not_batch():
     @jax.custom_vjp
     def fun(x, w):

@@ -89,6 +89,21 @@ def test_errors_about_traced_values_have_common_bases():
             jax.jit(method)(jnp.ones(2))
 
 
+@pytest.mark.parametrize("transform", [jax.jit, lambda f: jax.vmap(f), lambda f: lambda x: jax.linearize(f, x)[0]])
+def test_traced_values_lack_what_waits_for_a_result(transform):
+    """As in JAX, whose message this begins with; the functions of these names pass over traced values in a tree."""
+    for name in ("block_until_ready", "copy_to_host_async"):
+        with pytest.raises(AttributeError, match=f"^The '{name}' method is not available on traced array with shape"):
+            transform(lambda x: getattr(x, name)())(jnp.ones(2))  # noqa: B023
+        transform(lambda x: pytest.fail("it has one") if hasattr(x, name) else x)(jnp.ones(2))  # noqa: B023
+        assert transform(lambda x: getattr(jax, name)({"x": x})["x"])(jnp.ones(2)).tolist() == [1, 1]  # noqa: B023
+
+
+def test_traced_values_tell_their_size_in_bytes_as_arrays_do():
+    for x in (jnp.ones((2, 3), jnp.bfloat16), jnp.ones(3, jnp.int4), jax.random.split(jax.random.key(0), 3)):
+        assert jax.eval_shape(lambda x: np.zeros(x.nbytes, np.int8), x).shape == (x.size * x.dtype.itemsize,)  # noqa: B023
+
+
 def test_typeof_says_shape_dtype_and_weak_type():
     assert repr(jax.typeof(1.0)) == "ShapedArray(float32[], weak_type=True)"
     assert repr(jax.typeof(np.zeros((2, 3), np.int8))) == "ShapedArray(int8[2,3])"

@@ -284,7 +284,8 @@ def test_methods_of_arrays_are_methods_of_tracers():
         return x.sum()
 
     jax.make_jaxpr(f)(X), jax.grad(f)(X), jax.vmap(f)(X)
-    of_buffers = set("clone delete is_deleted is_ready on_device_size_in_bytes platform unsafe_raw_buffer".split())
+    of_buffers = set("block_until_ready clone copy_to_host_async delete is_deleted is_ready on_device_size_in_bytes platform "
+                     "unsafe_raw_buffer".split())
     assert "var" in methods and len(missing) == 3 and set().union(*missing) <= of_buffers
 
 

@@ -223,6 +223,9 @@ for name, table in _ALIASES.items():
     module = importlib.import_module(f"jax._src.{name}")
     for text in " ".join(names for _, names in table).replace("*", "").split():
         getattr(module, text.partition("=")[0])
+from jax.experimental.sparse._base import JAXSparse
+from jax.experimental.sparse import BCOO
+assert issubclass(BCOO, JAXSparse) and JAXSparse is jax.experimental.sparse.JAXSparse
 private = jax._src.api_util
 print(private._ensure_index_tuple(2), *private._ensure_index_tuple([1, 0]), jax._src.pjit.jit_p,
       private.infer_argnums_and_argnames(

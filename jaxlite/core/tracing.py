@@ -366,8 +366,8 @@ def _refuse(name: str) -> Callable[..., Any]:
 def _no_method(name: str) -> property:
     """An attribute that traced arrays lack: `hasattr` says so, and programs ask it to tell them from arrays in memory."""
     def fail(self: Tracer) -> Any:
-        raise AttributeError(f"The {name!r} method is not available on traced array with shape {self.aval.str_short()}: its value "
-                             "is not computed yet. Call it on the result, outside of the traced function.", name=name, obj=self)
+        raise AttributeError(f"The {name!r} method is not available on traced array with shape {self.aval.str_short()}: its "
+                             "value is not computed yet. Call it on the result, outside of the function.", name=name, obj=self)
 
     return property(fail)
 

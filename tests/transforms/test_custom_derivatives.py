@@ -288,7 +288,7 @@ def test_a_rule_may_give_an_integer_for_no_cotangent(none):
     assert jax.grad(scaled)(2.0, 3.0) == 3
     for x in (jnp.float32(2), jnp.bfloat16(2), jnp.complex64(2)):
         holomorphic = x.dtype == np.complex64
-        gradients = jax.jit(jax.grad(lambda x: scaled(x * 5, x * 7), holomorphic=holomorphic))(x)  # noqa: B023
+        gradients = jax.jit(jax.grad(lambda x: scaled(x * 5, x * 7), holomorphic=holomorphic))(x)
         assert gradients.dtype == x.dtype and gradients == 70  # 5 times the scale of 14
 
 

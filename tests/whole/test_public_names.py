@@ -101,7 +101,7 @@ def test_traced_values_lack_what_waits_for_a_result(transform):
 
 def test_traced_values_tell_their_size_in_bytes_as_arrays_do():
     for x in (jnp.ones((2, 3), jnp.bfloat16), jnp.ones(3, jnp.int4), jax.random.split(jax.random.key(0), 3)):
-        assert jax.eval_shape(lambda x: np.zeros(x.nbytes, np.int8), x).shape == (x.size * x.dtype.itemsize,)  # noqa: B023
+        assert jax.eval_shape(lambda x: np.zeros(x.nbytes, np.int8), x).shape == (x.size * x.dtype.itemsize,)
 
 
 def test_typeof_says_shape_dtype_and_weak_type():

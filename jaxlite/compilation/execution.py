@@ -7,7 +7,7 @@ compiled, or found in the persistent cache; most of `lowering` only where one is
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,8 +39,8 @@ load_processes = loader("jaxlite.devices.processes")
 load_placing = loader("jaxlite.devices.global_arrays")
 
 
-class Executable:
-    """A compiled program: runs on flat arguments, knows its types and its place.
+class Loaded:
+    """A program that XLA has loaded, and how its results are made: what executables on one device and over several share.
 
     Attributes: `in_avals`, `out_avals`; `device`; `committed` whether results are bound to it; `kept` for each
     of consts + arguments whether the program reads it; `loaded` is XLA's executable, `compile_seconds` how long
@@ -48,25 +48,71 @@ class Executable:
     """
 
     __slots__ = ("loaded", "compile_seconds", "cached", "in_avals", "out_avals", "device", "committed", "kept", "const_args",
-                 "donated", "layouts", "in_shardings", "out_shardings", "_orders", "_handlers", "_sharding",
-                 "_kept_arguments", "_wrapped", "calls_python", "_has_effects", "_ordered", "_met_strays", "__weakref__")
+                 "donated", "layouts", "in_shardings", "out_shardings", "_orders", "_handlers", "_kept_arguments", "_wrapped",
+                 "calls_python", "_has_effects", "_ordered", "_met_strays", "__weakref__")
+    const_args: list[Any]
+    _handlers: Any
+    _kept_arguments: list[int]
+    _wrapped: list[tuple[int, Any]]
 
-    def __init__(self, loaded: Any, lowered: Lowered | shortcuts.Found, closed: ClosedJaxpr, device: Any,
-                 committed: bool, compile_seconds: float, cached: str, layouts: Any = None, kinds: Any = None):
+    def __init__(self, loaded: Any, lowered: Lowered | shortcuts.Found, closed: ClosedJaxpr, device: Any, committed: bool,
+                 compile_seconds: float, cached: str, layouts: Any):
         self.loaded, self.device, self.committed = loaded, device, committed
         self.compile_seconds, self.cached = compile_seconds, cached
         self.in_avals, self.out_avals = closed.in_avals, [_result_aval(aval) for aval in closed.out_avals]
-        self.kept, self.donated = lowered.kept, lowered.donated
+        self.kept, self.donated, self.layouts = lowered.kept, lowered.donated, layouts
         self.calls_python, self._ordered = bool(lowered.host_functions), lowered.ordered
         self._has_effects = self.calls_python and bool(closed.jaxpr.effects)
-        self._sharding = arrays.single_device_sharding(device)
-        self._wrapped: list[tuple[int, Callable[[Any], Any]]] = []
-        self.layouts, self._orders = layouts, None
         self._met_strays = False
+        # Until `_make_ready`, for a device that is not on this machine: to be looked at, not to be run.
+        self.const_args, self._kept_arguments, self._wrapped, self._handlers, self._orders = [], [], [], None, None
+
+    def _make_ready(self, const_args: list[Any], num_consts: int, out_shardings: Sequence[Any]) -> None:
+        """For runs, with the closed-over arrays that the program reads, and the places of its results."""
+        self._handlers = [xla.result_handler(_buffer_aval(aval), sharding, self.committed)
+                          for aval, sharding in zip(self.out_avals, out_shardings, strict=True)]
+        self._wrapped = arrays.result_wrappers(self.out_avals)
+        self.const_args = const_args
+        if self.layouts is not None:
+            self._orders = placement.layouts_module().orders(self.layouts, self.kept)
+            self.const_args = placement.layouts_module().all_relaid(const_args, self._orders)
+        self.kept = [True] * len(const_args) + self.kept[num_consts:]
+        self._kept_arguments = [index for index, keep in enumerate(self.kept[len(const_args):]) if keep]
+
+    def _inputs(self) -> list[Any]:
+        """The closed-over arrays, as the first inputs of a run."""
+        if self._handlers is None:
+            raise RuntimeError(f"the program was compiled for {self.device.device_kind}, which is not on this machine: it can "
+                               "be looked at (memory_analysis, as_text), not run")
+        return list(self.const_args)
+
+    def _relaid(self, inputs: list[Any]) -> list[Any]:
+        if placement.layouts.exist or self._orders is not None:
+            return placement.layouts_module().all_relaid(inputs, self._orders)
+        return inputs
+
+    def _run(self, inputs: list[Any]) -> list[Any]:
+        if self._has_effects:
+            outs = effects.execute(self.loaded, inputs, self._handlers, self._ordered)
+        else:
+            outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
+        for index, wrap in self._wrapped:
+            outs[index] = wrap(outs[index])
+        return outs
+
+
+class Executable(Loaded):
+    """A compiled program on one device: runs on flat arguments, knows its types and its place."""
+
+    __slots__ = ("_sharding",)
+
+    def __init__(self, loaded: Any, lowered: Lowered | shortcuts.Found, closed: ClosedJaxpr, device: Any,
+                 committed: bool, compile_seconds: float, cached: str, layouts: Any = None, kinds: Any = None):
+        super().__init__(loaded, lowered, closed, device, committed, compile_seconds, cached, layouts)
+        self._sharding = arrays.single_device_sharding(device)
         self.in_shardings: list[Any] | None = None  # for each argument and result, where one is in another kind of memory
         self.out_shardings: list[Any] | None = None
-        if xla.is_compile_only(device):  # to be looked at, not to be run
-            self.const_args, self._handlers, self._kept_arguments = [], None, []
+        if xla.is_compile_only(device):
             return
         num_consts = len(closed.consts)
         if kinds is not None:  # of memory
@@ -74,25 +120,15 @@ class Executable:
                 self._sharding if kind is None else load_placing().shardings.make_single_device_sharding(device, kind)
                 for kind in group] for group in (kinds[0][num_consts:], kinds[1]))
             self.out_avals = [in_space(aval, space_of_kind(kind)) for aval, kind in zip(self.out_avals, kinds[1], strict=True)]
-        self._handlers = [xla.result_handler(_buffer_aval(aval), sharding, committed) for aval, sharding in zip(
-            self.out_avals, self.out_shardings or [self._sharding] * len(self.out_avals), strict=True)]
-        self._wrapped = arrays.result_wrappers(self.out_avals)
         with xla.unguarded():  # they are part of the program
-            self.const_args = [arrays.put_buffer(value, device, False, copy=type(value) is not ArrayImpl) for value, keep
-                               in zip(closed.consts, self.kept, strict=False) if keep]
-        if layouts is not None:
-            self._orders = placement.layouts_module().orders(layouts, self.kept)
-            self.const_args = placement.layouts_module().all_relaid(self.const_args, self._orders)
-        self.kept = [True] * len(self.const_args) + self.kept[num_consts:]
-        self._kept_arguments = [index for index, keep in enumerate(self.kept[len(self.const_args):]) if keep]
+            const_args = [arrays.put_buffer(value, device, False, copy=type(value) is not ArrayImpl) for value, keep
+                          in zip(closed.consts, self.kept, strict=False) if keep]
+        self._make_ready(const_args, num_consts, self.out_shardings or [self._sharding] * len(self.out_avals))
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         """Run on flat arguments: arrays or anything that `aval_of` knows. Gives flat results."""
         device, avals = self.device, self.in_avals
-        if self._handlers is None:
-            raise RuntimeError(f"the program was compiled for {device.device_kind}, which is not on this machine: it can be "
-                               "looked at (memory_analysis, as_text), not run")
-        inputs = list(self.const_args)
+        inputs = self._inputs()
         for index in self._kept_arguments:
             arg = args[index]
             sharding = self._sharding if self.in_shardings is None else self.in_shardings[index]
@@ -106,15 +142,7 @@ class Executable:
                 else:
                     arg = load_placing().place(arg if base is None else base, sharding)
             inputs.append(arg)
-        if placement.layouts.exist or self._orders is not None:
-            inputs = placement.layouts_module().all_relaid(inputs, self._orders)
-        if self._has_effects:
-            outs = effects.execute(self.loaded, inputs, self._handlers, self._ordered)
-        else:
-            outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
-        for index, wrap in self._wrapped:
-            outs[index] = wrap(outs[index])
-        return outs
+        return self._run(self._relaid(inputs))
 
     def _is_astray(self, arg: Any, sharding: Any) -> bool:
         """Whether an argument is in another kind of memory than the program takes it from."""
@@ -274,8 +302,7 @@ def _executable(loaded: Any, lowered: Any, closed: ClosedJaxpr, device: Any, com
     if type(device) is Partitioning:
         if device.client.process_index() or not all(each.process_index == 0 for each in device.devices):
             load_processes().check_connected(device.devices)
-        return load_spread().SpreadExecutable(loaded, lowered, closed, device, seconds, cached, _result_aval, _buffer_aval,
-                                              layouts, kinds)
+        return load_spread().SpreadExecutable(loaded, lowered, closed, device, seconds, cached, layouts, kinds)
     return Executable(loaded, lowered, closed, device, committed, seconds, cached, layouts, kinds)
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxlite.compilation import effects
-from jaxlite.compilation.execution import orders_for_c
+from jaxlite.compilation.execution import Loaded, orders_for_c
 from jaxlite.core import array as arrays
 from jaxlite.core.aval import has_states, in_space, layout_of, space_of_kind, with_layout
 from jaxlite.core.jaxpr import Jaxpr, JaxprEqn, jaxprs_in_params
@@ -427,28 +426,20 @@ def _incompatible(program: Program, devices: tuple[Any, ...], first: int | str |
 # --- the executable ----------------------------------------------------------------------------------
 
 
-class SpreadExecutable:
-    """A compiled program over several devices; to its callers what `execution.Executable` is.
+class SpreadExecutable(Loaded):
+    """A compiled program over several devices.
 
     Attributes beside those: `in_shardings` of the arguments, None for those that are not read, and `out_shardings`.
     """
 
-    __slots__ = ("loaded", "compile_seconds", "cached", "in_avals", "out_avals", "device", "committed", "kept", "const_args",
-                 "donated", "in_shardings", "out_shardings", "layouts", "_orders", "_handlers", "_kept_arguments",
-                 "_wrapped", "calls_python", "_has_effects", "_ordered", "_met_strays", "__weakref__")
+    __slots__ = ()
 
     def __init__(self, loaded: Any, lowered: Any, closed: Any, place: Partitioning, compile_seconds: float, cached: str,
-                 result_aval: Any, buffer_aval: Any, layouts: Any = None, kinds: Any = None):
-        self.loaded, self.device, self.committed = loaded, place, True
-        self.compile_seconds, self.cached = compile_seconds, cached
-        self.in_avals, self.out_avals = closed.in_avals, [result_aval(aval) for aval in closed.out_avals]
-        self.donated, self.layouts, self._met_strays = lowered.donated, layouts, False
-        self.calls_python, self._ordered = bool(lowered.host_functions), lowered.ordered
-        self._has_effects = self.calls_python and bool(closed.jaxpr.effects)
+                 layouts: Any = None, kinds: Any = None):
+        super().__init__(loaded, lowered, closed, place, True, compile_seconds, cached, layouts)
         num_consts = len(closed.consts)
-        kept = lowered.kept
         all_avals = [*[const.aval if hasattr(const, "aval") else None for const in closed.consts], *closed.in_avals]
-        inputs, outputs = _settle(loaded, place, kept, all_avals, self.out_avals, num_consts)
+        inputs, outputs = _settle(loaded, place, self.kept, all_avals, self.out_avals, num_consts)
         if kinds is not None:  # of memory
             outputs = [sharding if kind is None else sharding.with_memory_kind(kind)
                        for sharding, kind in zip(outputs, kinds[1], strict=True)]
@@ -458,44 +449,25 @@ class SpreadExecutable:
         self.in_shardings = inputs[num_consts:]
         self.out_avals = [with_layout(aval, layout_of(sharding, len(aval.shape)))
                           for aval, sharding in zip(self.out_avals, outputs, strict=True)]
-        self._wrapped = arrays.result_wrappers(self.out_avals)
         if xla.is_compile_only(place):
-            self._handlers, self.const_args, self._kept_arguments, self.kept = None, [], [], kept
             return
-        self._handlers = [xla.result_handler(buffer_aval(aval), sharding, True)
-                          for aval, sharding in zip(self.out_avals, outputs, strict=True)]
-        self.const_args = [_buffer(value, sharding) for value, sharding, keep in
-                           zip(closed.consts, inputs, kept, strict=False) if keep]
-        self._orders = None
-        if layouts is not None:
-            self._orders = placement.layouts_module().orders(layouts, kept)
-            self.const_args = placement.layouts_module().all_relaid(self.const_args, self._orders)
-        self.kept = [True] * len(self.const_args) + kept[num_consts:]
-        self._kept_arguments = [index for index, keep in enumerate(kept[num_consts:]) if keep]
+        const_args = [_buffer(value, sharding) for value, sharding, keep in
+                      zip(closed.consts, inputs, self.kept, strict=False) if keep]
+        self._make_ready(const_args, num_consts, outputs)
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         """Run on flat arguments: arrays or anything that `aval_of` knows. Gives flat results."""
-        if self._handlers is None:
-            raise RuntimeError(f"the program was compiled for {self.device.device_kind}, which is not on this machine: it can "
-                               "be looked at (memory_analysis, as_text), not run")
-        inputs = list(self.const_args)
+        inputs = self._inputs()
         for index in self._kept_arguments:
             arg, sharding = args[index], self.in_shardings[index]
             if type(arg) is not ArrayImpl or arg._sharding is not sharding or arg.is_deleted():
                 self._met_strays |= type(arg) is ArrayImpl and arg._sharding.memory_kind != sharding.memory_kind
                 arg = _buffer(arg, sharding, self.in_avals[index])
             inputs.append(arg)
-        if placement.layouts.exist or self._orders is not None:
-            inputs = placement.layouts_module().all_relaid(inputs, self._orders)
+        inputs = self._relaid(inputs)
         if self.donated and len(set(map(id, inputs))) < len(inputs):
             _check_donated_once(inputs, self.donated)
-        if self._has_effects:
-            outs = effects.execute(self.loaded, inputs, self._handlers, self._ordered)
-        else:
-            outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
-        for index, wrap in self._wrapped:
-            outs[index] = wrap(outs[index])
-        return outs
+        return self._run(inputs)
 
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimate of the cost of one partition of the optimised program."""

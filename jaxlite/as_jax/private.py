@@ -77,7 +77,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "lax.control_flow.loops": [("jaxlite.lax", "associative_scan fori_loop map scan while_loop")],  # pickles
     "lax.convolution": [("jaxlite.lax", "ConvDimensionNumbers")],  # pickles
     "lax.fft": [("jaxlite.lax", "FftType")],  # pickles
-    "lax.lax": [("jaxlite.lax.linalg.pieces", "_complex_basetype=real_dtype"),  # pyscfad
+    "lax.lax": [("jaxlite.core.dtypes", "_complex_basetype=real_dtype"),  # pyscfad
                 ("jaxlite.as_jax.util", "_const=const"),  # gwkokab
                 ("jaxlite.lax", "*")],  # pyscfad
     "lax.linalg": [("jaxlite.lax.linalg.pieces", "_H=adjoint _T=transposed"),  # pyscfad

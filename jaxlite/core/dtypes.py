@@ -233,6 +233,11 @@ def check_user_dtype_supported(dtype: Any, fun_name: str | None = None) -> Any:
     return canonical
 
 
+def requested_dtype(dtype: Any, fun_name: str, default: Any = None) -> Any:
+    """`check_user_dtype_supported` for an argument that may be None, which means the default dtype (None: no dtype)."""
+    return None if dtype is default is None else check_user_dtype_supported(default if dtype is None else dtype, fun_name)
+
+
 # --- Dtypes of values --------------------------------------------------------------------------------------------
 
 
@@ -573,10 +578,21 @@ def to_numeric_dtype(dtype: Any) -> Any:
     return int32 if dtype == bool_ else dtype
 
 
+def real_dtype(dtype: Any) -> Any:
+    """The dtype of the real part of complex numbers; other dtypes stay."""
+    return {complex64: float32, complex128: float64}.get(dtype, dtype)
+
+
 @cache
 def to_floating_dtype(dtype: Any) -> Any:
     """`to_inexact_dtype`, with the dtype of the real part for complex ones."""
-    return {complex64: float32, complex128: float64}.get(dtype) or to_inexact_dtype(dtype)
+    return real_dtype(to_inexact_dtype(dtype))
+
+
+@cache
+def sum_dtype(dtype: Any) -> Any:
+    """The dtype in which numbers are added up: float32 for narrower floats; other dtypes stay."""
+    return float32 if kind(dtype) == "f" and itemsize_bits(dtype) < 32 else dtype
 
 
 @cache

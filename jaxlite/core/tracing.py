@@ -354,6 +354,13 @@ class Tracer:
         return f"JitTracer({'~' if self.weak_type else ''}{self.aval.str_short()})"
 
 
+def known_value(value: Any, hint: str) -> Any:
+    """The value itself, or the concrete array behind a tracer. Raises: ConcretizationTypeError for other tracers."""
+    if isinstance(value, Tracer) and isinstance(value := value.known(), Tracer):
+        raise errors.ConcretizationTypeError(value, hint)
+    return value
+
+
 def _refuse(name: str) -> Callable[..., Any]:
     def refuse(self: Tracer, *args: Any, **kwargs: Any) -> Any:
         raise errors.ConcretizationTypeError(self, f"{name!r} is about an array in memory, where a traced one is not yet: ask "

@@ -13,6 +13,7 @@ from jaxlite.core.scopes import Words, named_scope
 from jaxlite.core.staging import hoist_consts, marks, runs_program
 from jaxlite.core.tree import tree_map, tree_unflatten
 from jaxlite.lax.control_flow.bodies import flatten_values, trace_body
+from jaxlite.traces.batching import def_in_place
 from jaxlite.traces.call_rules import give_call_rules
 from jaxlite.traces.jvp import Zero
 from lowering import xla
@@ -24,7 +25,7 @@ xla_metadata_value_p = Primitive("xla_metadata_value")
 xla_metadata_value_p.def_abstract_eval(lambda x, *, xla_metadata_kvs: x)
 xla_metadata_value_p.def_eager(lambda x, *, xla_metadata_kvs: x)
 xla_metadata_value_p.def_transpose(lambda ct, x, **params: [xla_metadata_value_p.bind(ct, **params)])
-xla_metadata_value_p.def_batching(lambda axis, args, dims, **params: (xla_metadata_value_p.bind(*args, **params), dims[0]))
+def_in_place(xla_metadata_value_p)
 
 
 

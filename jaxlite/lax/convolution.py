@@ -265,8 +265,7 @@ def conv_general_dilated(lhs, rhs, window_strides: Sequence[int], padding: str |
         except (TypeError, ValueError):
             raise ValueError("padding argument to conv_general_dilated should be a string or a sequence of (low, high) "
                              f"pairs, got {padding}") from None
-    if preferred_element_type is not None:
-        preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "conv_general_dilated")
+    preferred_element_type = dtypes.requested_dtype(preferred_element_type, "conv_general_dilated")
     numbers = ConvDimensionNumbers(*(tuple(map(operator.index, spec)) for spec in numbers))
     return laid_out_by(
         out_sharding, conv_general_dilated_p.bind,

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from jaxlite.core.axes import with_sizes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.lax.convolution import ConvDimensionNumbers, conv_general_dilated_p
@@ -38,7 +39,7 @@ def _fold(x, source: int, target: int, groups: int = 1):
 def _cut(x, axis: int, size: int):
     """Cut an axis into two, of which the outer one has a size."""
     shape = aval_of(x).shape
-    return shaping.reshape(x, (*shape[:axis], size, shape[axis] // size, *shape[axis + 1:]))
+    return shaping.reshape(x, with_sizes(shape, axis, size, shape[axis] // size))
 
 
 def _unfold(x, axis: int, size: int, groups: int = 1) -> tuple[Any, int]:
@@ -47,7 +48,7 @@ def _unfold(x, axis: int, size: int, groups: int = 1) -> tuple[Any, int]:
         return _cut(x, axis, size), axis
     shape = aval_of(x).shape
     inner = shape[axis] // (groups * size)
-    x = move(shaping.reshape(x, (*shape[:axis], groups, size, inner, *shape[axis + 1:])), axis + 1, axis)
+    x = move(shaping.reshape(x, with_sizes(shape, axis, groups, size, inner)), axis + 1, axis)
     shape = aval_of(x).shape
     return shaping.reshape(x, (*shape[:axis + 1], groups * inner, *shape[axis + 3:])), axis
 

@@ -152,8 +152,7 @@ def dot_general(lhs, rhs, dimension_numbers: DotDimensionNumbers, precision=None
     >>> dot_general(rows, columns, (([2], [1]), ([0], [0])), preferred_element_type=np.int32).shape
     (4, 2, 5)
     """
-    if preferred_element_type is not None:
-        preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "dot_general")
+    preferred_element_type = dtypes.requested_dtype(preferred_element_type, "dot_general")
     return placement.laid_out_by(
         out_sharding, _product, lhs, rhs, dimension_numbers=canonical_dimension_numbers(dimension_numbers),
         precision=canonicalize_precision(precision), preferred_element_type=preferred_element_type)

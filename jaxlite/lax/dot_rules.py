@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxlite.core.aval import Ints, layouts
+from jaxlite.core.axes import other_axes
 from jaxlite.core.lazy import loader
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -26,7 +27,7 @@ _sharding = loader("jaxlite.devices.sharding")  # only for products over explici
 
 
 def _outer(rank: int, contract: Sequence[int], batch: Sequence[int]) -> list[int]:
-    return [axis for axis in range(rank) if axis not in contract and axis not in batch]
+    return other_axes(rank, (*contract, *batch))
 
 
 def _exchanged(precision):

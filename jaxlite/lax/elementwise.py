@@ -84,10 +84,6 @@ def _to_bool(dtype):
     return _bool
 
 
-def _real_part(dtype):
-    return {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
-
-
 def unary(name: str, accepted: str, result: Callable[[Any], Any] = _same_dtype) -> Primitive:
     """A primitive of one operand with static params; `result` maps the dtype."""
     primitive = Primitive(name)
@@ -144,7 +140,7 @@ max_p = nary("max", ANY)
 min_p = nary("min", ANY)
 neg_p = unary("neg", NUMBERS)
 sign_p = unary("sign", NUMBERS)
-abs_p = unary("abs", "ifc", _real_part)
+abs_p = unary("abs", "ifc", dtypes.real_dtype)
 floor_p = unary("floor", FLOATS)
 ceil_p = unary("ceil", FLOATS)
 round_p = unary("round", FLOATS)
@@ -538,8 +534,8 @@ def mulhi(x, y):
 
 # --- complex numbers ---------------------------------------------------------------------------------
 
-real_p = unary("real", "c", _real_part)
-imag_p = unary("imag", "c", _real_part)
+real_p = unary("real", "c", dtypes.real_dtype)
+imag_p = unary("imag", "c", dtypes.real_dtype)
 conj_p = unary("conj", "fc", lambda dtype: dtype if dtypes.kind(dtype) == "c" else _complex_of(dtype))
 complex_p = nary("complex", FLOATS, lambda dtype: _complex_of(dtype))
 

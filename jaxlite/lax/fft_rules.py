@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import shaping
 from jaxlite.lax.fft import FftType, fft_p
-from jaxlite.traces.batching import Axis, move
+from jaxlite.traces.batching import Axis, def_batching_of_one, move
 from jaxlite.traces.jvp import def_linear
 
 
@@ -38,11 +37,8 @@ def _weighted(spectrum, fft_lengths: Ints, weight: float, once: float):
 def_linear(fft_p, _fft_transpose)
 
 
-@fft_p.def_batching
-def _fft_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, fft_type: FftType,
-               fft_lengths: Ints) -> tuple[Any, int]:
-    (x,), (dim,) = args, dims
-    assert dim is not None
+@def_batching_of_one(fft_p)
+def _fft_batch(axis: Axis, x, dim: int, *, fft_type: FftType, fft_lengths: Ints) -> tuple[Any, int]:
     if dim >= aval_of(x).ndim - len(fft_lengths):
         x, dim = move(x, dim, 0), 0
     return fft_p.bind(x, fft_type=fft_type, fft_lengths=fft_lengths), dim

@@ -18,6 +18,7 @@ import numpy as np
 from jaxlite.core import dtypes
 from jaxlite.core.array import host_value
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array
+from jaxlite.core.axes import other_axes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
@@ -283,7 +284,7 @@ def _scatter_aval(operand, indices, updates, *, dimension_numbers: ScatterDimens
             raise TypeError(f"Bounds of the window dimensions of updates must not exceed the bounds of the "
                             f"corresponding dimensions of operand. For dimension {axis}, updates bound is "
                             f"{updates_shape[axis]}, operand bound is {shape[operand_axis]}.")
-    positions = [axis for axis in range(rank) if axis not in window]
+    positions = other_axes(rank, window)
     for axis, bound in zip(positions, indices.shape):
         if updates_shape[axis] != bound:
             raise TypeError(f"Bounds of the scatter dimensions of updates must be the same as the bounds of the "

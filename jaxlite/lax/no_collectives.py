@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from jaxlite.core.axes import other_axes
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.config import no_collectives as forbidden
 from jaxlite.core.errors import ForbiddenCollectiveError
@@ -117,6 +118,6 @@ def _place_in_product(numbers: Any, ranks: Sequence[int], operand: int, axis: in
         return batch[operand].index(axis)
     if axis in contracted[operand]:
         return None
-    free = [[each for each in range(rank) if each not in contracted[side] and each not in batch[side]]
+    free = [other_axes(rank, (*contracted[side], *batch[side]))
             for side, rank in enumerate(ranks)]
     return len(batch[0]) + operand * len(free[0]) + free[operand].index(axis)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.core.axes import with_sizes
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import pvary_p
 from jaxlite.core.tracing import Tracer
@@ -58,7 +59,7 @@ def _merged(x, axis: int):
 
 def _cut(x, axis: int, size: int):
     shape = aval_of(x).shape
-    return shaping.reshape(x, (*shape[:axis], size, shape[axis] // size, *shape[axis + 1:]))
+    return shaping.reshape(x, with_sizes(shape, axis, size, shape[axis] // size))
 
 
 def _local_all_gather(size: int, x, *, all_gather_dimension: int, tiled: bool, **params) -> tuple[Any, int | None]:

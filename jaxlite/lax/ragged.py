@@ -10,6 +10,7 @@ from typing import Any
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array
+from jaxlite.core.axes import other_axes, with_ones
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive, register_rule_modules
 from jaxlite.core.values import aval_of
@@ -64,7 +65,7 @@ def _outer_axes(numbers: RaggedDotDimensionNumbers, rank: int) -> Ints:
         return tuple(batch[:batch.index(axis)])
     if kind == "contracting":
         return (*batch, *contract[:contract.index(axis)])
-    return (*batch, *(each for each in range(axis) if each not in (*batch, *contract)))
+    return (*batch, *other_axes(axis, (*batch, *contract)))
 
 
 def _without_group(rhs: ShapedArray, numbers: RaggedDotDimensionNumbers) -> tuple[ShapedArray, Any]:
@@ -130,10 +131,10 @@ def _ragged_dot_general(lhs, rhs, sizes, *, ragged_dot_dimension_numbers, precis
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = numbers.dot_dimension_numbers
     if kind == "row":
         (group,) = numbers.rhs_group_dimensions
-        columns = [each for each in range(rhs.ndim) if each not in (*rhs_contract, *rhs_batch)]
+        columns = other_axes(rhs.ndim, (*rhs_contract, *rhs_batch))
         extents = [rhs.shape[each] for each in columns if each != group], [rhs.shape[each] for each in rhs_contract]
         if all(type(extent) is int for extent in sum(extents, [])) and math.prod(extents[0]) <= math.prod(extents[1]):
-            rows = [*lhs_batch, *(each for each in range(lhs.ndim) if each not in (*lhs_contract, *lhs_batch))]
+            rows = [*lhs_batch, *other_axes(lhs.ndim, (*lhs_contract, *lhs_batch))]
             every = dot_general(lhs, rhs, numbers.dot_dimension_numbers, precision, preferred_element_type)
             place = len(rows) + columns.index(group)
             own = _members(sizes, aval_of(every).shape, [*map(rows.index, varied), place], rows.index(axis))
@@ -187,8 +188,7 @@ def ragged_dot_general(lhs, rhs, group_sizes, ragged_dot_dimension_numbers: Ragg
     """
     if group_offset is not None:
         raise NotImplementedError("ragged_dot_general takes no group_offset: slice lhs and group_sizes instead")
-    if preferred_element_type is not None:
-        preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "ragged_dot_general")
+    preferred_element_type = dtypes.requested_dtype(preferred_element_type, "ragged_dot_general")
     return laid_out_by(
         out_sharding, ragged_dot_general_p.bind, lhs, rhs, group_sizes,
         ragged_dot_dimension_numbers=ragged_dot_dimension_numbers, precision=canonicalize_precision(precision),
@@ -276,8 +276,7 @@ def scaled_dot(lhs, rhs, *, lhs_scale=None, rhs_scale=None, dimension_numbers: D
     numbers = canonical_dimension_numbers(dimension_numbers)
 
     def ones(aval, contract: Ints):
-        shape = [1 if axis in contract else size for axis, size in enumerate(aval.shape)]
-        return shaping.full(shape, 1, dtypes.bfloat16)
+        return shaping.full(with_ones(aval.shape, contract), 1, dtypes.bfloat16)
 
     lhs_scale = ones(left, numbers[0][0]) if lhs_scale is None else lhs_scale
     rhs_scale = ones(right, numbers[0][1]) if rhs_scale is None else rhs_scale

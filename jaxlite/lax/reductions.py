@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array
+from jaxlite.core.axes import with_sizes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal
 from jaxlite.core.primitive import Primitive
@@ -156,7 +157,7 @@ def _position(name: str) -> Primitive:
         if not x.shape[axis]:
             raise ValueError(f"argmin and argmax require non-empty reduced dimension. operand.shape={x.shape} "
                              f"axis={axis}")
-        return shaped_array(x.shape[:axis] + x.shape[axis + 1:], index_dtype, False)
+        return shaped_array(with_sizes(x.shape, axis), index_dtype, False)
 
     return primitive
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core.aval import Ints, require_sum
+from jaxlite.core.axes import other_axes, with_ones
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
@@ -19,8 +20,8 @@ from jaxlite.lax import shaping, slicing
 from jaxlite.lax.elementwise import div, eq, mul
 from jaxlite.lax.windows import cumprod
 from jaxlite.traces import batching
-from jaxlite.traces.batching import Axis, batch_flat
-from jaxlite.traces.jvp import Zero, add_tangents, def_linear, def_zero, jvp_flat, zero_for
+from jaxlite.traces.batching import Axis, batch_flat, def_batching_of_one
+from jaxlite.traces.jvp import Zero, add_tangents, def_jvp, def_linear, def_zero, jvp_flat, zero_for
 
 # --- axes --------------------------------------------------------------------------------------------
 
@@ -32,18 +33,12 @@ def shifted(axis: int, dim: int) -> int:
 
 def expand(x, axes: Sequence[int], shape: Ints):
     """A reduced array with the axes put back as ones."""
-    return shaping.reshape(x, tuple(1 if axis in axes else size for axis, size in enumerate(shape)))
-
-
-def _kept(rank: int, axes: Sequence[int]) -> list[int]:
-    return [axis for axis in range(rank) if axis not in axes]
+    return shaping.reshape(x, with_ones(shape, axes))
 
 
 def _def_reduction_batching(primitive: Primitive) -> None:
-    @primitive.def_batching
-    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, axes: Ints, **params) -> tuple[Any, int]:
-        (x,), (dim,) = args, dims
-        assert dim is not None
+    @def_batching_of_one(primitive)
+    def batch(axis: Axis, x, dim: int, *, axes: Ints, **params) -> tuple[Any, int]:
         moved = tuple(shifted(each, dim) for each in axes)
         return primitive.bind(x, axes=moved, **params), dim - sum(each < dim for each in moved)
 
@@ -61,7 +56,7 @@ for _p in (r.reduce_and_p, r.reduce_or_p, r.reduce_xor_p, r.argmax_p, r.argmin_p
 @r.reduce_sum_p.def_transpose
 def _reduce_sum_transpose(ct, x, *, axes: Ints, out_sharding) -> list[Any]:
     shape = x.aval.shape
-    return [shaping.broadcast_in_dim(ct, shape, _kept(len(shape), axes))]
+    return [shaping.broadcast_in_dim(ct, shape, other_axes(len(shape), axes))]
 
 
 def_linear(r.reduce_sum_p)
@@ -70,18 +65,15 @@ def_linear(r.reduce_sum_p)
 def _def_extreme(primitive: Primitive) -> None:
     """The mean of the tangents where the extreme is attained."""
 
-    @primitive.def_jvp
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Ints, **params) -> tuple[Any, Any]:
-        (x,), (g,) = primals, tangents
-        out = primitive.bind(x, axes=axes, **params)
-        if type(g) is Zero:
-            return out, zero_for(out)
+    def jvp(g, out, x, *, axes: Ints, **params):
         if params.get("out_sharding") is not None:
             require_sum(params["out_sharding"].spec.unreduced_kind)
         aval = aval_of(x)
         attained = shaping.convert(eq(x, expand(out, axes, aval.shape)), aval.dtype, False)
         count = r.reduce_sum(attained, axes)
-        return out, div(r.reduce_sum(mul(g, attained), axes), count)
+        return div(r.reduce_sum(mul(g, attained), axes), count)
+
+    def_jvp(primitive, jvp)
 
 
 _def_extreme(r.reduce_max_p)
@@ -91,7 +83,7 @@ _def_extreme(r.reduce_min_p)
 def to_front(x, axes: Sequence[int]):
     """An array whose given axes are merged into one in front."""
     shape = aval_of(x).shape
-    kept = _kept(len(shape), axes)
+    kept = other_axes(len(shape), axes)
     order = [*axes, *kept]
     if order != list(range(len(shape))):
         x = shaping.transpose(x, order)
@@ -99,22 +91,20 @@ def to_front(x, axes: Sequence[int]):
         x, (math.prod(shape[axis] for axis in axes), *(shape[axis] for axis in kept)))
 
 
-@r.reduce_prod_p.def_jvp
-def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Ints) -> tuple[Any, Any]:
+def _reduce_prod_jvp(g, out, x, *, axes: Ints):
     """Each tangent times the product of all others: of those before and those after. No division, so zeros are fine."""
-    (x,), (g,) = primals, tangents
-    out = r.reduce_prod(x, axes)
-    if type(g) is Zero:
-        return out, zero_for(out)
     axis, shape = axes[0], aval_of(x).shape
     if len(axes) > 1 or 0 < axis == len(shape) - 1 and type(shape[axis]) is int and shape[axis] <= _SHORT_ROW:
         axis, x, g = 0, to_front(x, axes), to_front(g, axes)
     extent = aval_of(x).shape[axis]
     if type(extent) is int and 1 < extent <= _MOST_HALVED:
-        return out, _by_halves(x, g, axis)
+        return _by_halves(x, g, axis)
     if extent > 1:
         g = mul(g, _products_of_others(x, axis))
-    return out, r.reduce_sum(g, (axis,))
+    return r.reduce_sum(g, (axis,))
+
+
+def_jvp(r.reduce_prod_p, _reduce_prod_jvp)
 
 
 _SHORT_ROW = 8  # elements whose halves are joined faster across rows, and turned then

@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxlite.core import config, dtypes, errors, source, staging
 from jaxlite.core.aval import Ints, ShapedArray, has_states, layouts, shaped_array, with_layout
+from jaxlite.core.axes import other_axes, with_sizes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.lazy import loader
@@ -420,6 +421,11 @@ def transpose(operand, permutation: Sequence[int]):
     return transpose_p.bind(operand, permutation=order)
 
 
+def axes_last(operand, axes: Ints):
+    """The operand with these axes behind all others, in the order given."""
+    return transpose(operand, [*other_axes(aval_of(operand).ndim, axes), *axes])
+
+
 @squeeze_p.def_abstract_eval
 def _squeeze_aval(x, *, dimensions: Ints) -> ShapedArray:
     for axis in dimensions:
@@ -460,7 +466,7 @@ def _expanded(shape: Ints, dimensions: Ints) -> tuple[Ints, Ints]:
     new = {canonical_axis(axis, rank) for axis in dimensions}
     if len(new) != len(dimensions):
         raise ValueError(f"repeated axis in lax.expand_dims: {dimensions}")
-    kept = [axis for axis in range(rank) if axis not in new]
+    kept = other_axes(rank, new)
     result = [1] * rank
     for axis, size in zip(kept, shape, strict=True):
         result[axis] = size
@@ -577,7 +583,7 @@ def _split_aval(x, *, sizes: Ints, axis: int) -> list[ShapedArray]:
     if sum(sizes) != x.shape[axis]:
         raise ValueError(f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape "
                          f"{list(x.shape)}")
-    return [shaped_array((*x.shape[:axis], size, *x.shape[axis + 1:]), x.dtype, x.weak_type) for size in sizes]
+    return [shaped_array(with_sizes(x.shape, axis, size), x.dtype, x.weak_type) for size in sizes]
 
 
 def split(operand, sizes: Sequence[int], axis: int = 0) -> Sequence[Any]:

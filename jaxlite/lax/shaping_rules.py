@@ -18,7 +18,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, shaping, slicing
 from jaxlite.lax.elementwise_rules import const
 from jaxlite.lax.reductions import reduce_sum
-from jaxlite.traces.batching import Axis, bring, move
+from jaxlite.traces.batching import Axis, bring, def_batching_of_one, def_in_place, move
 from jaxlite.traces.jvp import Zero, def_linear, def_zero, instantiate, zero_for
 from jaxlite.traces.transpose import is_linear
 
@@ -53,16 +53,13 @@ def _convert_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, new_dtype, 
 
 
 shaping.convert_element_type_p.def_transpose(lambda ct, x, **params: [shaping.convert(ct, x.aval.dtype, x.aval.weak_type)])
-shaping.convert_element_type_p.def_batching(
-    lambda axis, args, dims, **params: (shaping.convert_element_type_p.bind(*args, **params), dims[0]))
+def_in_place(shaping.convert_element_type_p)
 
 def_zero(shaping.bitcast_convert_type_p)
 
 
-@shaping.bitcast_convert_type_p.def_batching
-def _bitcast_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, new_dtype) -> tuple[Any, int]:
-    (x,), (d,) = args, dims
-    assert d is not None
+@def_batching_of_one(shaping.bitcast_convert_type_p)
+def _bitcast_batch(axis: Axis, x, d: int, *, new_dtype) -> tuple[Any, int]:
     aval = aval_of(x)
     if d == aval.ndim - 1 and dtypes.itemsize_bits(aval.dtype) != dtypes.itemsize_bits(new_dtype):
         x, d = move(x, d, 0), 0  # the last axis is that of the parts
@@ -70,8 +67,7 @@ def _bitcast_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, new_dtype) ->
 
 
 def_linear(shaping.reduce_precision_p, lambda ct, x, **params: [shaping.reduce_precision_p.bind(ct, **params)])
-shaping.reduce_precision_p.def_batching(
-    lambda axis, args, dims, **params: (shaping.reduce_precision_p.bind(*args, **params), dims[0]))
+def_in_place(shaping.reduce_precision_p)
 
 # --- broadcasts --------------------------------------------------------------------------------------
 
@@ -88,11 +84,9 @@ def _broadcast_in_dim_transpose(ct, x, *, shape: Ints, broadcast_dimensions: Int
 def_linear(shaping.broadcast_in_dim_p, _broadcast_in_dim_transpose)
 
 
-@shaping.broadcast_in_dim_p.def_batching
-def _broadcast_in_dim_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, shape: Ints, broadcast_dimensions: Ints,
+@def_batching_of_one(shaping.broadcast_in_dim_p)
+def _broadcast_in_dim_batch(axis: Axis, x, d: int, *, shape: Ints, broadcast_dimensions: Ints,
                             sharding) -> tuple[Any, int]:
-    (x,), (d,) = args, dims
-    assert d is not None
     target = broadcast_dimensions[d - 1] + 1 if d else 0
     dimensions = insert(shift(broadcast_dimensions, target), d, target)
     return shaping.broadcast_in_dim(x, insert(shape, target, axis.size), dimensions), target
@@ -117,11 +111,9 @@ def inverse(permutation: Sequence[int]) -> list[int]:
 def_linear(shaping.reshape_p, _reshape_transpose)
 
 
-@shaping.reshape_p.def_batching
-def _reshape_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, new_sizes: Ints, dimensions: Ints | None,
+@def_batching_of_one(shaping.reshape_p)
+def _reshape_batch(axis: Axis, x, d: int, *, new_sizes: Ints, dimensions: Ints | None,
                    sharding) -> tuple[Any, int]:
-    (x,), (d,) = args, dims
-    assert d is not None
     if dimensions is None:
         before = math.prod(aval_of(x).shape[:d])
         for target in range(len(new_sizes) + 1):
@@ -135,27 +127,22 @@ def _reshape_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, new_sizes: In
 def_linear(shaping.transpose_p, lambda ct, x, *, permutation: [shaping.transpose(ct, inverse(permutation))])
 
 
-@shaping.transpose_p.def_batching
-def _transpose_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, permutation: Ints) -> tuple[Any, int]:
-    (x,), (d,) = args, dims
-    assert d is not None
+@def_batching_of_one(shaping.transpose_p)
+def _transpose_batch(axis: Axis, x, d: int, *, permutation: Ints) -> tuple[Any, int]:
     return shaping.transpose(x, (d, *shift(permutation, d))), 0
 
 
 def_linear(shaping.squeeze_p, lambda ct, x, *, dimensions: [shaping.expand_dims(ct, dimensions)])
 
 
-@shaping.squeeze_p.def_batching
-def _squeeze_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, dimensions: Ints) -> tuple[Any, int]:
-    (x,), (d,) = args, dims
-    assert d is not None
+@def_batching_of_one(shaping.squeeze_p)
+def _squeeze_batch(axis: Axis, x, d: int, *, dimensions: Ints) -> tuple[Any, int]:
     removed = shift(dimensions, d)
     return shaping.squeeze(x, removed), d - sum(each < d for each in removed)
 
 
 def_linear(shaping.rev_p, lambda ct, x, *, dimensions: [shaping.rev(ct, dimensions)])
-shaping.rev_p.def_batching(
-    lambda axis, args, dims, *, dimensions: (shaping.rev(args[0], shift(dimensions, dims[0])), dims[0]))
+def_batching_of_one(shaping.rev_p)(lambda axis, x, d, *, dimensions: (shaping.rev(x, shift(dimensions, d)), d))
 
 # --- joining and cutting -----------------------------------------------------------------------------
 
@@ -235,11 +222,9 @@ def _split_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tup
 shaping.split_p.def_transpose(_split_transpose)
 
 
-@shaping.split_p.def_batching
-def _split_batch(batched: Axis, args: Sequence[Any], dims: Dims, *, sizes: Ints, axis: int,
+@def_batching_of_one(shaping.split_p)
+def _split_batch(batched: Axis, x, d: int, *, sizes: Ints, axis: int,
                  ) -> tuple[Any, Any]:
-    (x,), (d,) = args, dims
-    assert d is not None
     return shaping.split(x, sizes, axis + (axis >= d)), [d] * len(sizes)
 
 
@@ -266,10 +251,8 @@ def _unstack_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> t
 shaping.unstack_p.def_transpose(lambda cts, x, *, axis: [shaping.stack([instantiate(ct) for ct in cts], axis)])
 
 
-@shaping.unstack_p.def_batching
-def _unstack_batch(batched: Axis, args: Sequence[Any], dims: Dims, *, axis: int) -> tuple[Any, Any]:
-    (x,), (d,) = args, dims
-    assert d is not None
+@def_batching_of_one(shaping.unstack_p)
+def _unstack_batch(batched: Axis, x, d: int, *, axis: int) -> tuple[Any, Any]:
     axis += axis >= d
     parts = shaping.unstack(x, axis)
     return parts, [d - (axis < d)] * len(parts)
@@ -281,8 +264,7 @@ def _tile_transpose(ct, x, *, reps: Ints) -> list[Any]:
 
 
 def_linear(shaping.tile_p, _tile_transpose)
-shaping.tile_p.def_batching(
-    lambda axis, args, dims, *, reps: (shaping.tile(args[0], insert(reps, dims[0], 1)), dims[0]))
+def_batching_of_one(shaping.tile_p)(lambda axis, x, d, *, reps: (shaping.tile(x, insert(reps, d, 1)), d))
 
 # --- values from nothing -----------------------------------------------------------------------------
 
@@ -293,9 +275,9 @@ for _p in (shaping.iota_p, shaping.empty_p, shaping.dimension_value_p):
 # --- identities --------------------------------------------------------------------------------------
 
 def_linear(shaping.copy_p, lambda ct, x: [shaping.copy_p.bind(ct)])
-shaping.copy_p.def_batching(lambda axis, args, dims: (shaping.copy_p.bind(*args), dims[0]))
+def_in_place(shaping.copy_p)
 def_zero(shaping.stop_gradient_p)
-shaping.stop_gradient_p.def_batching(lambda axis, args, dims: (shaping.stop_gradient_p.bind(*args), dims[0]))
+def_in_place(shaping.stop_gradient_p)
 
 
 def _barrier_together(values: Sequence[Any]) -> list[Any]:

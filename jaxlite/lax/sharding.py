@@ -24,7 +24,7 @@ from jaxlite.devices import global_arrays, layouts
 from jaxlite.devices import sharding as shardings
 from jaxlite.devices.mesh import AbstractMesh, AxisType, context_mesh, empty_mesh, entered_context, get_abstract_mesh
 from jaxlite.devices.placement import default_device
-from jaxlite.traces.batching import bring
+from jaxlite.traces.batching import bring, def_batching_of_one
 from jaxlite.traces.jvp import Zero, def_linear
 from lowering import xla
 
@@ -135,15 +135,13 @@ def_linear(reshard_p, lambda ct, x, **params: [laid_out_as(ct, dual(x.aval))])
 def_linear(mesh_cast_p, lambda ct, x, **params: [laid_out_as(ct, dual(x.aval))])
 
 
-@reshard_p.def_batching
-def _reshard_batch(axis, args, dims, *, dst_sharding, concrete_mesh):
-    (x,), (dim,) = args, dims
+@def_batching_of_one(reshard_p)
+def _reshard_batch(axis, x, dim, *, dst_sharding, concrete_mesh):
     return reshard_p.bind(x, dst_sharding=_with_batch(dst_sharding, axis, dim), concrete_mesh=concrete_mesh), dim
 
 
-@mesh_cast_p.def_batching
-def _mesh_cast_batch(axis, args, dims, *, dst_sharding):
-    (x,), (dim,) = args, dims
+@def_batching_of_one(mesh_cast_p)
+def _mesh_cast_batch(axis, x, dim, *, dst_sharding):
     return mesh_cast_p.bind(x, dst_sharding=_with_batch(dst_sharding, axis, dim)), dim
 
 
@@ -160,9 +158,8 @@ def _with_batch(sharding, axis, dim: int):
 def_linear(layout_constraint_p, lambda ct, x, **params: [layout_constraint_p.bind(ct, **params)])
 
 
-@layout_constraint_p.def_batching
-def _layout_batch(axis, args, dims, *, layout):
-    (x,), (dim,) = args, dims
+@def_batching_of_one(layout_constraint_p)
+def _layout_batch(axis, x, dim, *, layout):
     return layout_constraint_p.bind(x, layout=_batched_layout(layout, dim)), dim
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array
+from jaxlite.core.axes import other_axes, with_ones
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import Dim, as_size
@@ -349,8 +350,8 @@ def index_take(src, idxs, axes: Sequence[int]):
         rest = elementwise.rem(index, size)
         index = elementwise.select_n(elementwise.lt(rest, np.int32(0)), rest, elementwise.add(rest, size))
         columns.append(shaping.expand_dims(index, (1,)))
-    rest_dims = [axis for axis in range(len(shape)) if axis not in axes]
+    rest_dims = other_axes(len(shape), axes)
     numbers = GatherDimensionNumbers(offset_dims=tuple(range(1, len(rest_dims) + 1)), collapsed_slice_dims=tuple(
         sorted(axes)), start_index_map=axes)
-    sizes = tuple([1 if axis in axes else size for axis, size in enumerate(shape)])
-    return gather(src, shaping.concatenate(columns, 1), numbers, sizes, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+    return gather(src, shaping.concatenate(columns, 1), numbers, with_ones(shape, axes),
+                  mode=GatherScatterMode.PROMISE_IN_BOUNDS)

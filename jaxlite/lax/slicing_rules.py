@@ -18,7 +18,7 @@ from jaxlite.lax import shaping, slicing
 from jaxlite.lax.elementwise_rules import const
 from jaxlite.lax.gather_scatter_rules import batch_gather, batch_scatter
 from jaxlite.lax.shaping_rules import Dims, insert
-from jaxlite.traces.batching import Axis, bring
+from jaxlite.traces.batching import Axis, bring, def_batching_of_one
 from jaxlite.traces.jvp import Zero, def_linear, instantiate, zero_for
 from jaxlite.traces.transpose import is_linear
 
@@ -37,11 +37,9 @@ def _slice_transpose(ct, x, *, start_indices: Ints, limit_indices: Ints, strides
 def_linear(slicing.slice_p, _slice_transpose)
 
 
-@slicing.slice_p.def_batching
-def _slice_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, start_indices: Ints,
+@def_batching_of_one(slicing.slice_p)
+def _slice_batch(axis: Axis, x, d: int, *, start_indices: Ints,
                  limit_indices: Ints, strides: Ints | None) -> tuple[Any, int]:
-    (x,), (d,) = args, dims
-    assert d is not None
     return slicing.slice(x, insert(start_indices, d, 0), insert(limit_indices, d, axis.size),
                          None if strides is None else insert(strides, d, 1)), d
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.axes import with_sizes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import as_size
@@ -93,7 +94,7 @@ def _top_k_avals(x, *, k: int, axis: int, is_stable: bool = True) -> list[Shaped
     if k > x.shape[axis]:
         raise ValueError(f"k argument to top_k must be no larger than size along axis; got {k=} with "
                          f"shape={list(x.shape)} and {axis=}")
-    shape = (*x.shape[:axis], k, *x.shape[axis + 1:])
+    shape = with_sizes(x.shape, axis, k)
     return [shaped_array(shape, x.dtype, x.weak_type), shaped_array(shape, dtypes.int32, x.weak_type)]
 
 
@@ -139,7 +140,7 @@ def _approx_top_k_avals(x, *, k: int, reduction_dimension: int, recall_target: f
                          f"{reduction_input_size_override}")
     count = k if aggregate_to_topk else min(size, xla.approx_top_k_output_size(
         size, len(x.shape), k, recall_target, False, reduction_input_size_override)[0])
-    shape = (*x.shape[:axis], count, *x.shape[axis + 1:])
+    shape = with_sizes(x.shape, axis, count)
     return [shaped_array(shape, x.dtype, x.weak_type), shaped_array(shape, dtypes.int32, x.weak_type)]
 
 

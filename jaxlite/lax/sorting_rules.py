@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.core.axes import other_axes
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
 from jaxlite.lax.reductions_rules import shifted
 from jaxlite.lax.sorting import approx_top_k_p, sort_p, top_k_p
-from jaxlite.traces.batching import Axis, bring
+from jaxlite.traces.batching import Axis, bring, def_batching_of_one
 from jaxlite.traces.jvp import Zero, zero_for
 
 
@@ -22,7 +23,7 @@ def _taken(x, indices, axis: int):
     if 0 in aval_of(x).shape:  # no slice fits
         return shaping.full(aval_of(indices).shape[:-1], 0, aval_of(x).dtype)
     rank = aval_of(x).ndim
-    others = tuple(each for each in range(rank) if each != axis)
+    others = tuple(other_axes(rank, (axis,)))
     numbers = GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(axis,), start_index_map=(axis,),
                                      operand_batching_dims=others, start_indices_batching_dims=others)
     return gather(x, indices, numbers, (1,) * rank, unique_indices=True)
@@ -64,10 +65,8 @@ def _def_top(primitive: Primitive, parameter: str) -> None:
             g = _taken(g, _as_positions(indices), params[parameter] % aval_of(x).ndim)
         return [values, indices], [zero_for(values) if type(g) is Zero else g, zero_for(indices)]
 
-    @primitive.def_batching
-    def batch(_: Axis, args: Sequence[Any], dims: Sequence[int | None], **params) -> tuple[Any, Any]:
-        (x,), (dim,) = args, dims
-        assert dim is not None
+    @def_batching_of_one(primitive)
+    def batch(_: Axis, x, dim: int, **params) -> tuple[Any, Any]:
         params[parameter] = shifted(params[parameter] % (aval_of(x).ndim - 1), dim)
         return primitive.bind(x, **params), [dim, dim]
 

@@ -16,7 +16,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.devices.mesh import get_abstract_mesh
 from jaxlite.devices.sharding import NamedSharding, P
 from jaxlite.lax.parallel import axis_states, gathered_shape, scattered_shape
-from jaxlite.traces.batching import Axis, move
+from jaxlite.traces.batching import Axis, def_batching_of_one, def_in_place, move
 from jaxlite.traces.jvp import def_linear
 
 
@@ -67,7 +67,7 @@ def _typed(primitive: Primitive, x, axes: Sequence[Any], old: str, new: str, sha
 
 def _def_cast(primitive: Primitive, old: str, new: str) -> None:
     primitive.def_abstract_eval(lambda x, *, axes: _typed(primitive, x, axes, old, new))
-    primitive.def_batching(lambda axis, args, dims, *, axes: (primitive.bind(*args, axes=axes), dims[0]))
+    def_in_place(primitive)
 
 
 _def_cast(vary_unreduced_cast_p, "varying", "unreduced")
@@ -91,9 +91,8 @@ def _all_gather_aval(x, *, all_gather_dimension: int, axis_name, axis_size: int,
 
 
 def _batch_at_end(primitive: Primitive) -> None:
-    @primitive.def_batching
-    def rule(axis: Axis, args: Sequence[Any], dims: Sequence[int], **params) -> tuple[Any, int]:
-        (x,), (dim,) = args, dims
+    @def_batching_of_one(primitive)
+    def rule(axis: Axis, x, dim: int, **params) -> tuple[Any, int]:
         out = primitive.bind(move(x, dim, aval_of(x).ndim - 1), **params)
         return out, aval_of(out).ndim - 1
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core.aval import Ints, ShapedArray
+from jaxlite.core.axes import other_axes, with_sizes
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
@@ -31,7 +32,7 @@ from jaxlite.lax.reductions_rules import combine_along, shifted
 from jaxlite.traces import batching
 from jaxlite.traces.batching import Axis, bring_to_front
 from jaxlite.traces.decompose import decomposes
-from jaxlite.traces.jvp import Zero, add_tangents, def_linear, jvp_flat, jvp_rule, zero_for
+from jaxlite.traces.jvp import Zero, add_tangents, def_jvp, def_linear, jvp_flat, jvp_rule, zero_for
 from jaxlite.traces.transpose import Linear, backward, is_linear
 from lowering.monoids import identity
 
@@ -61,15 +62,14 @@ def _def_recurrence(primitive: Primitive, start: str, weights: Callable[[Any, An
     their running totals.
     """
 
-    @primitive.def_jvp
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, reverse: bool) -> tuple[Any, Any]:
-        (x,), (g,) = primals, tangents
-        out = primitive.bind(x, axis=axis, reverse=reverse)
-        if type(g) is Zero or not aval_of(x).size:
-            return out, zero_for(out)
+    def jvp(g, out, x, *, axis: int, reverse: bool):
+        if not aval_of(x).size:
+            return g
         before = moved(out, -1 if reverse else 1, axis, identity(start, aval_of(out).dtype))
         factors, weight = weights(before, x, out)
-        return out, w.linear_recurrence(factors, e.mul(weight, g), axis, reverse)
+        return w.linear_recurrence(factors, e.mul(weight, g), axis, reverse)
+
+    def_jvp(primitive, jvp)
 
 
 def _share(part, out):
@@ -147,9 +147,9 @@ def windows_of(x, padding_value, *, window_dimensions: Sequence[int], window_str
                      + np.arange(count, dtype=np.int32) * stride)
         at, shape = front + axis, aval_of(x).shape
         numbers = GatherDimensionNumbers(
-            offset_dims=tuple(each for each in range(len(shape) + 1) if each not in (front, at + 1)),
+            offset_dims=tuple(other_axes(len(shape) + 1, (front, at + 1))),
             collapsed_slice_dims=(at,), start_index_map=(at,))
-        x = gather(x, positions[..., None], numbers, [1 if each == at else extent for each, extent in enumerate(shape)])
+        x = gather(x, positions[..., None], numbers, with_sizes(shape, at, 1))
         front += 1
     return shaping.reshape(x, (math.prod(window_dimensions), *counts))
 
@@ -201,13 +201,7 @@ def_linear(w.reduce_window_sum_p)
 def _def_window_extreme(primitive: Primitive, select_prim: Primitive) -> None:
     """The tangent of the window's pick."""
 
-    @primitive.def_jvp
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **window) -> tuple[Any, Any]:
-        (x,), (g,) = primals, tangents
-        out = primitive.bind(x, **window)
-        if type(g) is Zero:
-            return out, zero_for(out)
-        return out, w.select_and_gather_add_p.bind(g, x, select_prim=select_prim, **window)
+    def_jvp(primitive, lambda g, out, x, **window: w.select_and_gather_add_p.bind(g, x, select_prim=select_prim, **window))
 
 
 _def_window_extreme(w.reduce_window_max_p, e.ge_p)

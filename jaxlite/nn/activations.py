@@ -16,7 +16,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import ufuncs  # not through jax.numpy, whose names exporters such as jax2onnx replace
+from jaxlite.numpy import arithmetic  # not through jax.numpy, whose names exporters such as jax2onnx replace
 from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, dtype_of, float_api, part_of_caller, promote_inexact
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
@@ -46,7 +46,7 @@ def _named(name: str) -> Callable[[Callable], custom_jvp]:
 
 @_named("relu")
 def _relu(x):
-    return ufuncs.maximum(x, 0)
+    return arithmetic.maximum(x, 0)
 
 
 @_relu.defjvp
@@ -80,7 +80,7 @@ def relu6(x):
 
 @_named("relu6")
 def _relu6(x):
-    return ufuncs.minimum(ufuncs.maximum(x, 0), 6)
+    return arithmetic.minimum(arithmetic.maximum(x, 0), 6)
 
 
 @_relu6.defjvp
@@ -174,7 +174,7 @@ def elu(x, alpha=1.0):
 def celu(x, alpha=1.0):
     """max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1): continuously differentiable."""
     x = _floating("celu", x)
-    return ufuncs.maximum(x, 0.0) + alpha * jnp.expm1(ufuncs.minimum(x, 0.0) / alpha)
+    return arithmetic.maximum(x, 0.0) + alpha * jnp.expm1(arithmetic.minimum(x, 0.0) / alpha)
 
 
 @api

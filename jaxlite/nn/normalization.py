@@ -10,10 +10,9 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes, source
-from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size
-from jaxlite.core.tracing import Tracer
+from jaxlite.core.tracing import known_value
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
@@ -147,9 +146,8 @@ def one_hot(x, num_classes: int, *, dtype: Any = None, axis: int | Hashable = -1
 
 @api
 def _one_hot(x, num_classes: int, dtype: Any, axis: int | Hashable, out_sharding: Any):
-    dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "one_hot")
-    if isinstance(num_classes, Tracer):
-        raise ConcretizationTypeError(num_classes, "The number of classes of one_hot is part of a shape.")
+    dtype = dtypes.requested_dtype(dtype, "one_hot", float)
+    num_classes = known_value(num_classes, "The number of classes of one_hot is part of a shape.")
     if is_name(axis):
         size = lax.axis_size(axis)
         if size != num_classes:

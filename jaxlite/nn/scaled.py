@@ -12,6 +12,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
+from jaxlite.core.axes import other_axes
 from jaxlite.transforms.custom_derivatives import custom_vjp
 
 __all__ = ["BlockScaleConfig", "get_scaled_dot_general_config", "scaled_dot_general", "scaled_matmul"]
@@ -174,7 +175,7 @@ def scaled_dot_general(lhs, rhs, dimension_numbers, preferred_element_type=jnp.f
 
 def _in_rows(values, contracting: Sequence[int], batch: Sequence[int]) -> tuple[Any, list[int], list[int]]:
     """(B, rows, K), and the sizes of the batch axes and of the rows."""
-    free = [axis for axis in range(values.ndim) if axis not in (*contracting, *batch)]
+    free = other_axes(values.ndim, (*contracting, *batch))
     sizes = [[values.shape[axis] for axis in axes] for axes in (batch, free, contracting)]
     moved = values.transpose(*batch, *free, *contracting)
     return moved.reshape(*map(math.prod, sizes)), sizes[0], sizes[1]

@@ -228,6 +228,11 @@ def check_arrays(name: str, *args) -> None:
                             "Convert lists and tuples with jnp.array first.")
 
 
+def check_given(name: str, *args) -> None:
+    """`check_arrays` for arguments of which None stands for one that is not given."""
+    check_arrays(name, *(arg for arg in args if arg is not None))
+
+
 def as_arrays(name: str, *args):
     """The arguments as arrays or tracers: one value for one argument, else a list. No promotion."""
     if len(args) == 1 and isinstance(args[0], Tracer):
@@ -514,12 +519,10 @@ def _make_axes(axes, rank: int) -> Ints:
     return result
 
 
-def unsupported(name: str, **arguments) -> None:
-    """Refuse arguments of NumPy that this API does not support, such as `out`."""
-    for argument, value in arguments.items():
-        if value is not None:
-            raise NotImplementedError(f"The {argument!r} argument of jnp.{name} is not supported: arrays are "
-                                      "immutable. Use the function's result.")
+def refuse_out(name: str, out, argument: str = "out") -> None:
+    """Raises NotImplementedError for an array that NumPy would write into: arrays are immutable."""
+    if out is not None:
+        raise NotImplementedError(f"The {argument!r} argument to jnp.{name} is not supported.")
 
 
 def is_complex(x) -> bool:

@@ -58,6 +58,11 @@ def unaries(names: str, operation: Callable, doc: str, prepare: Callable = promo
     return [unary(name, operation, doc, prepare) for name in names.split()]
 
 
+def binaries(names: str, operation: Callable, doc: str, prepare: Callable = promote) -> list[Any]:
+    """`binary` for a function with several names."""
+    return [binary(name, operation, doc, prepare) for name in names.split()]
+
+
 def with_methods(fun: Callable, identity=None, folds: Folds = Folds()) -> ufunc:  # noqa: B008
     """A function of x and y made into a ufunc: with `reduce`, `accumulate`, `at`, `reduceat` and `outer`."""
     result = ufunc(fun, 2, 1, identity=identity, call=fun)
@@ -135,8 +140,8 @@ maximum = with_methods(
 minimum = with_methods(
     binary_xy("minimum", lax.min, "The lesser of x and y, element by element; NaN if either is NaN."),
     None, Folds(lax.reduce_min, lax.cummin, "min", strong=True))
-true_divide = binary("true_divide", lax.div, "x1 / x2, element by element, in floating point.", promote_inexact)
-divide = binary("divide", lax.div, "x1 / x2, element by element, in floating point.", promote_inexact)
+true_divide, divide = binaries("true_divide divide", lax.div, "x1 / x2, element by element, in floating point.",
+                               promote_inexact)
 _negative = unary("negative", lax.neg, "-x, element by element. TypeError for booleans: use `~`.", promote)
 negative = ufunc(_negative, 1, 1, call=_negative)
 positive = unary("positive", as_array, "x itself, element by element.", promote)
@@ -146,8 +151,7 @@ def _absolute(x):
     return as_array(x) if kind_of(x) in "bu" else lax.abs(x)
 
 
-_ABSOLUTE = "The absolute value, element by element; real for complex x."
-absolute, abs = unaries("absolute abs", _absolute, _ABSOLUTE, promote)
+absolute, abs = unaries("absolute abs", _absolute, "The absolute value, element by element; real for complex x.", promote)
 
 
 def _float_floor(x, y) -> tuple[Any, Any, Any]:
@@ -245,9 +249,8 @@ def _fmod(x, y):
 
 
 floor_divide = binary("floor_divide", floor_quotient, "x1 / x2 rounded down, element by element.", promote_numeric)
-_REMAINDER = "The remainder of x1 // x2, with the sign of x2; 0 for integers divided by 0."
-remainder = binary("remainder", remainder_of, _REMAINDER, promote_numeric)
-mod = binary("mod", remainder_of, _REMAINDER, promote_numeric)
+remainder, mod = binaries("remainder mod", remainder_of,
+                          "The remainder of x1 // x2, with the sign of x2; 0 for integers divided by 0.", promote_numeric)
 fmod = binary("fmod", _fmod, "The remainder of x1 / x2, with the sign of x1.", promote_numeric)
 divmod = binary("divmod", _divmod, "(x1 // x2, x1 % x2), element by element.", promote_numeric)
 
@@ -386,10 +389,10 @@ _BITS = ", bit by bit, of integers or booleans."
 bitwise_and = with_methods(binary_xy("bitwise_and", lax.bitwise_and, "x AND y" + _BITS), -1, Folds(lax.reduce_and))
 bitwise_or = with_methods(binary_xy("bitwise_or", lax.bitwise_or, "x OR y" + _BITS), 0, Folds(lax.reduce_or))
 bitwise_xor = with_methods(binary_xy("bitwise_xor", lax.bitwise_xor, "x XOR y" + _BITS), 0, Folds(lax.reduce_xor))
-_LEFT, _RIGHT = "x << y, of integers.", "x1 >> x2, of integers; the sign is kept."
+_LEFT = "x << y, of integers."
 bitwise_not, bitwise_invert, invert = unaries("bitwise_not bitwise_invert invert", lax.bitwise_not, "NOT x" + _BITS,
                                               promote)
 left_shift = binary_xy("left_shift", lax.shift_left, _LEFT, promote_numeric)
 bitwise_left_shift = binary_xy("bitwise_left_shift", lax.shift_left, _LEFT, promote_numeric)
-right_shift = binary("right_shift", _right_shift, _RIGHT, promote_numeric)
-bitwise_right_shift = binary("bitwise_right_shift", _right_shift, _RIGHT, promote_numeric)
+right_shift, bitwise_right_shift = binaries("right_shift bitwise_right_shift", _right_shift,
+                                            "x1 >> x2, of integers; the sign is kept.", promote_numeric)

@@ -77,30 +77,16 @@ def _operator(name: str, function: Callable, reflected: bool = False) -> Callabl
     if isinstance(function, ufunc):
         function = function.call
 
-    if reflected:
-
-        def method(self, other):
-            if not isinstance(other, Tracer) and type(other) not in accepted:
-                other = _operand(other, name, reflected)
-                if other is NotImplemented:
-                    return other
-            try:
-                return function(other, self)
-            except Exception as error:
-                hide_own_frames(error)
-                raise
-    else:
-
-        def method(self, other):
-            if not isinstance(other, Tracer) and type(other) not in accepted:
-                other = _operand(other, name, reflected)
-                if other is NotImplemented:
-                    return other
-            try:
-                return function(self, other)
-            except Exception as error:
-                hide_own_frames(error)
-                raise
+    def method(self, other):
+        if not isinstance(other, Tracer) and type(other) not in accepted:
+            other = _operand(other, name, reflected)
+            if other is NotImplemented:
+                return other
+        try:
+            return function(other, self) if reflected else function(self, other)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     return method
 
@@ -238,7 +224,7 @@ def _contains(self, item):
         raise TypeError(f"Array.__contains__ requires ndarray or scalar arguments, got {type(item)} at position 0.")
     if np.shape(item):
         raise ValueError(f"Array.__contains__: query value must be a scalar, got query.shape={np.shape(item)}")
-    return ufuncs.equal(self, item).any()
+    return arithmetic.equal(self, item).any()
 
 
 def _array_module(self, types):

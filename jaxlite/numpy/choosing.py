@@ -16,8 +16,8 @@ from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import joining, manipulation, selection, ufuncs
-from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes
+from jaxlite.numpy import arithmetic, joining, manipulation, selection
+from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes, refuse_out
 from jaxlite.numpy.creation import asarray
 
 # --- by conditions -----------------------------------------------------------------------------------
@@ -94,10 +94,10 @@ def _active(conditions: list[Any]) -> list[Any]:
     later: Any = False
     found = []
     for condition in reversed(conditions):
-        condition = ufuncs.logical_not(ufuncs.logical_not(condition))
-        found.append(ufuncs.logical_and(condition, ufuncs.logical_not(later)))
-        later = ufuncs.logical_or(later, condition)
-    return [*found[::-1], ufuncs.logical_not(later)]
+        condition = arithmetic.logical_not(arithmetic.logical_not(condition))
+        found.append(arithmetic.logical_and(condition, arithmetic.logical_not(later)))
+        later = arithmetic.logical_or(later, condition)
+    return [*found[::-1], arithmetic.logical_not(later)]
 
 
 @api
@@ -121,8 +121,7 @@ def choose(a, choices, out: None = None, mode: str = "raise"):
       a: integers; choices: a sequence of arrays, or an array of them along axis 0; all are broadcast.
       mode: 'wrap' or 'clip' indices out of range; 'raise' needs a concrete `a`.
     """
-    if out is not None:
-        raise NotImplementedError("The 'out' argument to jnp.choose is not supported.")
+    refuse_out("choose", out)
     check_arrays("choose", a)
     options = [choices[index] for index in range(len(choices))]
     if not options:
@@ -155,8 +154,7 @@ def compress(condition, a, axis: int | None = None, *, size: int | None = None, 
 
     `size` fixes how many, at most all of them, filling up with `fill_value`; without it the condition must be concrete.
     """
-    if out is not None:
-        raise NotImplementedError("The 'out' argument to jnp.compress is not supported.")
+    refuse_out("compress", out)
     check_arrays("compress", condition, a)
     if axis is None:
         a, axis = manipulation.ravel(a), 0

@@ -13,11 +13,10 @@ from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import Ints
-from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import is_symbolic, largest
-from jaxlite.core.tracing import Tracer, is_eager
+from jaxlite.core.tracing import Tracer, is_eager, known_value
 from jaxlite.core.tree import tree_leaves, tree_map
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, with_arrays
 from jaxlite.devices import placement
@@ -290,7 +289,7 @@ def _bitcast(x, dtype: Any):
     if x.dtype == dtypes.bool_:
         x = shaping.convert(x, np.uint8)
     elif dtypes.kind(x.dtype) == "c":
-        part = {64: dtypes.float32, 128: dtypes.float64}[old]
+        part = dtypes.real_dtype(x.dtype)
         parts = shaping.concatenate([shaping.expand_dims(part_of(x), (x.ndim,)) for part_of in (lax.real, lax.imag)],
                                     x.ndim)
         x, old = shaping.reshape(parts, (*x.shape[:-1], x.shape[-1] * 2) if x.ndim else (2,)), old // 2
@@ -299,8 +298,7 @@ def _bitcast(x, dtype: Any):
     if dtype == dtypes.bool_:
         return _bitcast(x, np.dtype(np.uint8)) != np.uint8(0)
     if dtypes.kind(dtype) == "c":
-        part = {64: dtypes.float32, 128: dtypes.float64}[new]
-        x = _bitcast(x, part)
+        x = _bitcast(x, dtypes.real_dtype(dtype))
         pairs = shaping.reshape(x, (*x.shape[:-1], x.shape[-1] // 2, 2))
         first, second = shaping.split(pairs, (1, 1), pairs.ndim - 1)
         return lax.complex(shaping.squeeze(first, (pairs.ndim - 1,)), shaping.squeeze(second, (pairs.ndim - 1,)))
@@ -437,7 +435,7 @@ def _on(result, device, out_sharding):
 
 def _dtype_of(dtype, name: str, shape=None):
     try:
-        return dtypes.check_user_dtype_supported(float if dtype is None else dtype, name)
+        return dtypes.requested_dtype(dtype, name, float)
     except TypeError as error:
         if isinstance(shape, int) and isinstance(dtype, int):
             raise TypeError(f"{error}. The shape is one tuple: {name}(({shape}, {dtype}))") from None
@@ -504,7 +502,7 @@ def _filled(name: str, fill_value, shape: Ints, dtype, weak: bool):
     return _full(fill_value, shape, dtype, weak)
 
 
-def _like(a, dtype, shape, is_placed: bool, name: str) -> tuple[Any, tuple[Ints, Any, bool]]:
+def _like(name: str, a, dtype, shape, device) -> tuple[Any, tuple[Ints, Any, bool]]:
     """An array as an example; its shape, dtype and weak type, where the arguments do not say otherwise."""
     a = low(a)
     if type(a) is int:
@@ -513,7 +511,7 @@ def _like(a, dtype, shape, is_placed: bool, name: str) -> tuple[Any, tuple[Ints,
         a = (with_arrays([a]) or [a])[0]
         check_arrays(name, a)
     example = a if hasattr(a, "dtype") else aval_of(a)
-    weak = dtype is None and not is_placed and getattr(example, "weak_type", False)
+    weak = dtype is None and not _made_of_shards(device) and getattr(example, "weak_type", False)
     if dtype is None:
         dtype = dtypes.canonicalize_dtype(example.dtype, allow_extended_dtype=True)
     else:
@@ -524,14 +522,14 @@ def _like(a, dtype, shape, is_placed: bool, name: str) -> tuple[Any, tuple[Ints,
 @boundary
 def zeros_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
     """Zeros of the shape and dtype of another array."""
-    a, kind = _like(a, dtype, shape, _made_of_shards(device), "zeros_like")
+    a, kind = _like("zeros_like", a, dtype, shape, device)
     return _as(a, _constant(0, *kind), device, out_sharding)
 
 
 @boundary
 def ones_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
     """Ones of the shape and dtype of another array."""
-    a, kind = _like(a, dtype, shape, _made_of_shards(device), "ones_like")
+    a, kind = _like("ones_like", a, dtype, shape, device)
     return _as(a, _constant(1, *kind), device, out_sharding)
 
 
@@ -544,7 +542,7 @@ def empty_like(prototype, dtype=None, shape=None, *, device=None):
 def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
     """One value in the shape and dtype of another array."""
     check_arrays("full_like", fill_value)
-    a, (shape, dtype, weak) = _like(a, dtype, shape, _made_of_shards(device), "full_like")
+    a, (shape, dtype, weak) = _like("full_like", a, dtype, shape, device)
     is_scalar = np.ndim(fill_value) == 0
     made = _filled("full_like", fill_value, shape, dtype, weak and is_scalar)
     return _as(a, made, device, out_sharding) if is_scalar else _on(made, device, out_sharding)
@@ -600,7 +598,7 @@ def _symbolic_range(start, stop, step, dtype):
     for name, value in (("start", low), ("stop", high), ("step", by)):
         if not is_symbolic(value) and not hasattr(value, "__index__"):
             raise ValueError(f"jnp.arange: with symbolic dimensions, {name} must be a dimension or an integer, got {value}")
-    target = dtypes.result_type(int) if dtype is None else dtypes.check_user_dtype_supported(dtype, "arange")
+    target = dtypes.requested_dtype(dtype, "arange", int)
     length, stride = (high - low, by) if by > 0 else (low - high, -by)
     steps = shaping.iota(target, (largest(length, 0) + (stride - 1)) // stride)
     if not (isinstance(by, int) and by == 1):
@@ -613,9 +611,8 @@ def _symbolic_range(start, stop, step, dtype):
 def _bound(value):
     if type(value) is int or type(value) is float:
         return value
-    if isinstance(value, Tracer) and isinstance(value := value.known(), Tracer):
-        raise ConcretizationTypeError(value, "the arguments of jnp.arange decide the shape of its result, so they must be "
-                                             "concrete; mark them static, or use a fixed size with lax.iota")
+    value = known_value(value, "the arguments of jnp.arange decide the shape of its result, so they must be concrete; "
+                               "mark them static, or use a fixed size with lax.iota")
     if np.shape(value):
         raise ValueError(f"jaxlite.numpy.arange: arguments must be scalars; got an array of shape {np.shape(value)}")
     if dtypes.kind(aval_of(value).dtype) == "c":

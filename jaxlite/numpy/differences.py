@@ -11,12 +11,13 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.array import ArrayImpl
+from jaxlite.core.axes import with_sizes
 from jaxlite.core.errors import InconclusiveDimensionOperation
 from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import is_constant_dim, largest, smallest
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import joining, manipulation, reductions, ufuncs
+from jaxlite.numpy import arithmetic, joining, manipulation, reductions
 from jaxlite.numpy.api import (
     api,
     as_array,
@@ -59,7 +60,7 @@ def diff(a, n: int = 1, axis: int = -1, prepend=None, append=None):
         value = as_array(value)
         if value.shape:
             return value
-        return shaping.broadcast_in_dim(value, [1 if each == axis else size for each, size in enumerate(shape)], ())
+        return shaping.broadcast_in_dim(value, with_sizes(shape, axis, 1), ())
 
     parts = [edge(part) if part is not a else part for part in (prepend, a, append) if part is not None]
     if len(parts) > 1:
@@ -208,10 +209,10 @@ def unwrap(p, discont=None, axis: int = -1, period: Any = 2 * np.pi):
     steps = diff(p, axis=axis)
     wrapped = (steps + half) % period - half
     if whole is None or whole % 2 == 0:  # half a period up is half a period down: keep the direction
-        wrapped = where((wrapped == ufuncs.negative(half)) & (steps > 0), half, wrapped)
+        wrapped = where((wrapped == arithmetic.negative(half)) & (steps > 0), half, wrapped)
     correction = wrapped - steps
     threshold = half if discont is None else discont
-    correction = where(ufuncs.absolute(steps) < threshold, 0, correction)
+    correction = where(arithmetic.absolute(steps) < threshold, 0, correction)
     rank = aval_of(p).ndim
     totals = shaping.convert(reductions.cumsum(correction, axis=axis), aval_of(p).dtype, False)
     shifted = shaping.pad(totals, shaping.convert(0, aval_of(p).dtype, False),
@@ -249,7 +250,7 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         if np.ndim(period) if not hasattr(period, "aval") else period.ndim:
             raise ValueError(f"period must be a scalar; got {period}")
         # A number stays one: as a constant of the program, a remainder by it may take less time.
-        period = abs(period) if type(period) in (int, float) else ufuncs.absolute(as_array(period))
+        period = abs(period) if type(period) in (int, float) else arithmetic.absolute(as_array(period))
     left, right = (None if isinstance(value, str) else value for value in (left, right))
     return _interp(x, xp, fp, left, right, period, extrapolate=extrapolate)
 
@@ -274,7 +275,7 @@ def _interp(x, xp, fp, left, right, period, extrapolate: tuple[bool, bool]):
     df, dx = at(fp, 0) - at(fp, 1), at(xp, 0) - at(xp, 1)
     delta = x - at(xp, 1)
     epsilon = np.spacing(dtypes.finfo(xp.dtype).eps)
-    flat = ufuncs.absolute(dx) <= epsilon
+    flat = arithmetic.absolute(dx) <= epsilon
     ratio = delta / where(flat, 1, dx)
     result = where(flat, at(fp, 1), at(fp, 1) + ratio * df)
     if not extrapolate[0] and period is None:

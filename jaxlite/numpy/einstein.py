@@ -16,7 +16,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import reductions
-from jaxlite.numpy.api import api, as_array, check_arrays, low, promote_dtypes
+from jaxlite.numpy.api import api, as_array, check_arrays, low, promote_dtypes, refuse_out
 from jaxlite.numpy.contractions import LETTERS, Step, plan, product
 
 _UNKNOWN = 64  # what an extent counts that is not known
@@ -40,16 +40,14 @@ def einsum(subscripts, /, *operands, out: None = None, optimize: str | bool | li
     >>> jnp.einsum('ij,j->i', jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
     Array([3, 7], dtype=int32)
     """
-    if out is not None:
-        raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
+    refuse_out("einsum", out)
     spec, operands = _parse_arguments(subscripts, operands)
     check_arrays("einsum", *operands)
     operands = tuple(map(low, operands))
     inputs, output = _parse(spec, tuple([aval_of(operand).shape for operand in operands]))
     if isinstance(optimize, list):
         optimize = tuple(tuple(step) if isinstance(step, (tuple, list)) else step for step in optimize)  # type: ignore[assignment]
-    if preferred_element_type is not None:
-        preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "einsum")
+    preferred_element_type = dtypes.requested_dtype(preferred_element_type, "einsum")
     params = {"inputs": inputs, "output": output, "optimize": optimize, "precision": precision,
               "preferred_element_type": preferred_element_type}
     if _dot_general is not lax.dot_general:  # a function of the user's runs each time

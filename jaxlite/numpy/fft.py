@@ -14,6 +14,7 @@ from typing import Any
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints
+from jaxlite.core.axes import other_axes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.values import aval_of
@@ -89,10 +90,10 @@ def _compute(a, kind: Any, sizes: Ints, axes: Ints, scale: float):
         shape = list(a.shape)
         for axis, size in zip(axes, (*sizes[:-1], sizes[-1] // 2 + 1) if kind == _RFFT else sizes, strict=True):
             shape[axis] = size
-        return shaping.full(shape, 0, _real(dtype) if kind == _IRFFT else dtypes.to_complex_dtype(dtype))
+        return shaping.full(shape, 0, dtypes.real_dtype(dtype) if kind == _IRFFT else dtypes.to_complex_dtype(dtype))
     a = shaping.fit(a, (*sizes[:-1], sizes[-1] // 2 + 1) if kind == _IRFFT else sizes, axes)
     rank = aval_of(a).ndim
-    order = [axis for axis in range(rank) if axis not in axes] + list(axes)
+    order = [*other_axes(rank, axes), *axes]
     a = shaping.transpose(a, order)
     # XLA transforms up to three axes at once; the axis that is real on one side comes first or last.
     inner, outer = sizes[-3:], sizes[:-3]
@@ -105,16 +106,12 @@ def _compute(a, kind: Any, sizes: Ints, axes: Ints, scale: float):
     return shaping.transpose(a, [order.index(axis) for axis in range(rank)])
 
 
-def _real(dtype):
-    return dtypes.float64 if dtype == dtypes.complex128 else dtypes.float32
-
-
 def _others(a, kind, sizes: Ints, behind: int):
     """Transform axes that have `behind` others behind them, one at a time."""
     rank = a.ndim
     for position, size in enumerate(reversed(sizes)):
         axis = rank - 1 - behind - position
-        order = [*(each for each in range(rank) if each != axis), axis]
+        order = [*other_axes(rank, (axis,)), axis]
         a = transform(shaping.transpose(a, order), kind, (size,))
         a = shaping.transpose(a, [order.index(each) for each in range(rank)])
     return a
@@ -280,7 +277,7 @@ def _frequency_arguments(name: str, n, d, dtype) -> tuple[int, Any]:
         raise ValueError(f"The n argument of jnp.fft.{name} must be an int, got {n!r}")
     if isinstance(d, (list, tuple)) or getattr(d, "ndim", 0):
         raise ValueError(f"The d argument of jnp.fft.{name} must be a scalar, got {d!r}")
-    dtype = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
+    dtype = dtypes.requested_dtype(dtype, name, float)
     return n if is_symbolic(n) else whole_size(n), dtype
 
 

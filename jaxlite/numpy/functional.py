@@ -124,7 +124,7 @@ def fromfunction(function: Callable[..., Any], shape, *, dtype=float, **kwargs):
            [10, 11, 12]], dtype=int32)
     """
     sizes = shape_of(shape)
-    target = dtypes.check_user_dtype_supported(int if dtype is None else dtype, "fromfunction")
+    target = dtypes.requested_dtype(dtype, "fromfunction", int)
     for axis in reversed(range(len(sizes))):
         function = vmap(function, tuple(0 if each == axis else None for each in range(len(sizes))))
     return tree_map(asarray, function(*[shaping.iota(target, size) for size in sizes], **kwargs))

@@ -18,10 +18,9 @@ from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.array import ArrayImpl
 from jaxlite.core.aval import Ints
-from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size, is_symbolic, largest
-from jaxlite.core.tracing import Tracer
+from jaxlite.core.tracing import Tracer, known_value
 from jaxlite.core.tree import tree_map
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -36,10 +35,8 @@ from lowering.xla import VERSION
 
 
 def _count(name: str, argument: str, value):
-    if isinstance(value, Tracer):
-        raise ConcretizationTypeError(value, f"the argument {argument!r} of jnp.{name} decides the shape of its "
-                                             "result, so it must be concrete; mark it static")
-    return as_size(value)
+    return as_size(known_value(value, f"the argument {argument!r} of jnp.{name} decides the shape of its result, so it must "
+                                      "be concrete; mark it static"))
 
 
 def _spaced(name: str, start, stop, num, dtype) -> tuple[int, Any]:
@@ -48,7 +45,7 @@ def _spaced(name: str, start, stop, num, dtype) -> tuple[int, Any]:
     if count < 0:
         raise ValueError(f"Number of samples, {count}, must be non-negative.")
     check_arrays(name, start, stop)
-    return count, None if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
+    return count, dtypes.requested_dtype(dtype, name)
 
 
 def _spacing_dtype(start, stop, dtype):
@@ -180,7 +177,7 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
     if (isinstance(N, int) and N < 0) or (isinstance(M, int) and M < 0):
         raise ValueError(f"jnp.eye: negative dimensions are not allowed, got {N} and {M}")
     rows, columns = shape_of((N, N if M is None else M))
-    dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "eye")
+    dtype = dtypes.requested_dtype(dtype, "eye", float)
     if isinstance(k, int):
         result = _eye_static(_clipped(k, rows, columns), rows, columns, dtype)
     else:
@@ -222,7 +219,7 @@ def _tri(rows: int, columns: int, k: int, dtype: Any):
 def tri(N: int, M: int | None = None, k: int = 0, dtype=None):
     """A matrix with ones on and below its k-th diagonal and zeros above; floating by default."""
     rows, columns = shape_of((N, N if M is None else M))
-    dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "tri")
+    dtype = dtypes.requested_dtype(dtype, "tri", float)
     if isinstance(k, Tracer):
         return shaping.convert(_below(rows, columns, k), dtype, False)
     return _tri(rows=rows, columns=columns, k=operator.index(k), dtype=dtype)
@@ -414,7 +411,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False):
     With `sparse`, a tuple of arrays that keep size 1 on the other axes. Integers by default.
     """
     sizes = shape_of(tuple(dimensions), "dimensions")
-    dtype = dtypes.check_user_dtype_supported(int if dtype is None else dtype, "indices")
+    dtype = dtypes.requested_dtype(dtype, "indices", int)
     grids = meshgrid(*(shaping.iota(dtype, size) for size in sizes), sparse=sparse, indexing="ij")
     if sparse:
         return tuple(grids)
@@ -657,7 +654,7 @@ def bartlett(M: int):
 
 def _bartlett(n, size: int):
     centred = arithmetic.multiply(2, n) + 1 - size
-    return 1 - arithmetic.divide(ufuncs.absolute(centred), size - 1)
+    return 1 - arithmetic.divide(arithmetic.absolute(centred), size - 1)
 
 
 @boundary

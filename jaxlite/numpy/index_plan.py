@@ -16,13 +16,14 @@ import numpy as np
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, errors, source
 from jaxlite.core.aval import Ints, layouts
+from jaxlite.core.axes import with_sizes
 from jaxlite.core.symbolic import Dim, slice_bounds, smallest
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
 from jaxlite.devices import placement
 from jaxlite.lax import elementwise, gather_scatter, shaping, slicing
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
-from jaxlite.numpy import creation, ufuncs
+from jaxlite.numpy import arithmetic, creation
 
 _CLIP, _FILL, _PROMISE = GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP, GatherScatterMode.PROMISE_IN_BOUNDS
 _INT32 = np.dtype(np.int32)
@@ -89,7 +90,7 @@ def _span_of_slice(item, axis: int, shape: Ints) -> Span:
         start = item.start + shape[axis] if item.start < 0 else item.start
         return span(slice(start, start + item.size * item.stride, item.stride), shape[axis])
     if item.size > shape[axis]:
-        sizes = tuple([item.size if each == axis else size for each, size in enumerate(shape)])
+        sizes = with_sizes(shape, axis, item.size)
         raise TypeError("slice slice_sizes must be less than or equal to operand shape, "
                         f"got slice_sizes {sizes} for operand shape {shape}.")
     start = creation.asarray(item.start)
@@ -524,7 +525,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "set": lambda x, value: value, "add": elementwise.add, "subtract": elementwise.sub, "multiply": elementwise.mul,
     "min": elementwise.min, "max": elementwise.max,
 }
-_THROUGH_PRODUCTS: dict[str, Callable[..., Any]] = {"divide": ufuncs.true_divide, "power": ufuncs.power}
+_THROUGH_PRODUCTS: dict[str, Callable[..., Any]] = {"divide": arithmetic.true_divide, "power": arithmetic.power}
 
 
 def write(x, index, value, op, mode: str | GatherScatterMode | None = None, indices_are_sorted: bool = False,

@@ -17,6 +17,7 @@ from jaxlite.compilation.caches import clear_hooks
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes
 from jaxlite.core.aval import AbstractRef, Ints
+from jaxlite.core.axes import other_axes
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.tracing import Tracer, ref_methods, state
@@ -25,8 +26,8 @@ from jaxlite.devices import placement
 from jaxlite.lax import elementwise, gather_scatter, shaping
 from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode
-from jaxlite.numpy import creation, ufuncs
-from jaxlite.numpy.api import api, check_arrays, unsupported
+from jaxlite.numpy import arithmetic, creation
+from jaxlite.numpy.api import api, check_arrays, refuse_out
 from jaxlite.numpy.index_plan import (
     Span,
     array_dtype,
@@ -309,7 +310,7 @@ def _integer_indices(name: str, indices, size: int, mode) -> tuple[Any, Any, boo
     if mode == "raise":
         raise NotImplementedError(f"The 'raise' mode to jnp.{name} is not supported: an error cannot depend on data.")
     if mode == "wrap":
-        return ufuncs.remainder(indices, size), GatherScatterMode.PROMISE_IN_BOUNDS, False
+        return arithmetic.remainder(indices, size), GatherScatterMode.PROMISE_IN_BOUNDS, False
     if mode == "clip":
         return indices, GatherScatterMode.CLIP, False
     if mode is not None and mode != "fill":
@@ -334,7 +335,7 @@ def take(a, indices, axis: int | None = None, out: None = None, mode: str | None
     >>> jnp.take(jnp.array([4.0, 5.0, 6.0]), jnp.array([2, 0, 7]))
     Array([ 6.,  4., nan], dtype=float32)
     """
-    unsupported("take", out=out)
+    refuse_out("take", out)
     check_arrays("take", a, indices)
     a = creation.asarray(a)
     if axis is None:
@@ -391,7 +392,7 @@ def take_along_axis(arr, indices, axis: int | None = -1, mode: str | GatherScatt
         return _take_by_product(arr, indices, shaping.canonical_axis(axis, arr.ndim))
     axis = shaping.canonical_axis(axis, arr.ndim)
     picks = aval_of(indices).shape
-    others = [k for k in range(arr.ndim) if k != axis]
+    others = other_axes(arr.ndim, (axis,))
     if any([picks[k] != arr.shape[k] and 1 not in (picks[k], arr.shape[k]) for k in others]):
         raise ValueError(f"Incompatible shapes for broadcasting: indices have shape {picks}, arr has shape "
                          f"{arr.shape}; off axis {axis} sizes must be equal or 1")
@@ -405,8 +406,8 @@ def take_along_axis(arr, indices, axis: int | None = -1, mode: str | GatherScatt
     shared = [k for k in others if picks[k] == arr.shape[k]]
     offset = [k for k in others if picks[k] == 1 != arr.shape[k]]
     absent = [k for k in others if arr.shape[k] == 1 != picks[k]]
-    kept = [k for k in range(arr.ndim) if k not in absent]
-    index_axes = [k for k in range(arr.ndim) if k not in offset]
+    kept = other_axes(arr.ndim, absent)
+    index_axes = other_axes(arr.ndim, offset)
     numbers = GatherDimensionNumbers(
         tuple(offset), (kept.index(axis),), (kept.index(axis),), tuple([kept.index(k) for k in shared]),
         tuple([index_axes.index(k) for k in shared]))
@@ -419,9 +420,7 @@ def take_along_axis(arr, indices, axis: int | None = -1, mode: str | GatherScatt
 def _take_by_product(arr, indices, axis: int):
     """`take_along_axis` as a product with a matrix of zeros and ones for each line."""
     last = arr.ndim - 1
-    order = [k for k in range(arr.ndim) if k != axis]
-    lines = shaping.transpose(arr, (*order, axis))
-    picks = shaping.transpose(indices, (*order, axis))
+    lines, picks = (shaping.axes_last(each, (axis,)) for each in (arr, indices))
     picks = as_positions(picks, lines.shape[-1], True, np.dtype(np.int32))
     lead = np.broadcast_shapes(lines.shape[:-1], aval_of(picks).shape[:-1])
     lines = shaping.broadcast_in_dim(lines, (*lead, lines.shape[-1]), range(last + 1))

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
+from jaxlite.core.aval import Ints
+from jaxlite.core.axes import with_sizes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes
+from jaxlite.numpy import manipulation
+from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes, refuse_out
 
 
 def promoted(parts: Sequence[Any], dtype=None) -> list[Any]:
@@ -38,45 +41,52 @@ def _parts(name: str, arrays) -> tuple[Any, ...]:
     return parts
 
 
-def _checked_dtype(dtype, name: str):
-    return None if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
-
-
-@api
-def _concatenate(*parts, axis: int | None, dtype: Any):
-    values = promoted(parts, dtype)
-    if axis is None:
-        values = [shaping.reshape(value, (aval_of(value).size,)) for value in values]
-        axis = 0
-    rank = aval_of(values[0]).ndim
-    if not rank:
-        raise ValueError("Zero-dimensional arrays cannot be concatenated.")
-    axis = shaping.canonical_axis(axis, rank)
-    try:
-        return shaping.concatenate(values, axis)
-    except TypeError as error:
-        raise TypeError(f"jnp.concatenate: {error}") from None
-
-
-@api
-def _concatenate_rows(a, *, axis: int | None, dtype: Any, added: tuple[int, ...] = ()):
-    """The rows of one array, with axes that are added to each first, joined: it is turned, not taken apart."""
-    (a,) = promoted((a,), dtype)
-    if axis is None:
-        return shaping.reshape(a, (aval_of(a).size,))
-    a = shaping.expand_dims(a, [1 + place for place in added])
-    shape = aval_of(a).shape
-    rest, axis = shape[1:], shaping.canonical_axis(axis, len(shape) - 1)
-    return shaping.reshape(_rows_along(a, axis), (*rest[:axis], shape[0] * rest[axis], *rest[axis + 1:]))
-
-
 def _rows_along(a, axis: int):
     """The array with its first axis at the place of another."""
     return shaping.transpose(a, (*range(1, axis + 1), 0, *range(axis + 1, aval_of(a).ndim))) if axis else a
 
 
-def _has_rows(arrays, least: int = 2) -> bool:
-    return isinstance(arrays, (ArrayImpl, Tracer, np.ndarray)) and arrays.ndim >= least and arrays.shape[0] != 0
+def _has_rows(arrays) -> bool:
+    return isinstance(arrays, (ArrayImpl, Tracer, np.ndarray)) and arrays.ndim > 0 and arrays.shape[0] != 0
+
+
+_COLUMNS = (0, 1), (1,)  # as in AXES_ADDED: vectors become columns
+
+
+def _join(name: str, arrays, axis: int | None, dtype, added: Sequence[Ints] = ()):
+    """Join the arrays of a sequence, or the rows of one array, along an axis, after `with_axes(_, added)` of each."""
+    dtype = dtypes.requested_dtype(dtype, name)
+    if _has_rows(arrays):
+        return _join_rows(arrays, axis=axis, dtype=dtype, added=added)
+    return _join_parts(*_parts(name, arrays), axis=axis, dtype=dtype, added=added)
+
+
+@api
+def _join_parts(*parts, axis: int | None, dtype: Any, added: Sequence[Ints]):
+    values = promoted(parts, dtype)
+    if axis is None:
+        values, axis = [shaping.reshape(value, (aval_of(value).size,)) for value in values], 0
+    values = [manipulation.with_axes(value, added) for value in values]
+    return shaping.concatenate(values, _place(axis, aval_of(values[0]).ndim, added))
+
+
+@api
+def _join_rows(a, *, axis: int | None, dtype: Any, added: Sequence[Ints]):
+    """The array is turned, not taken apart."""
+    (a,) = promoted((a,), dtype)
+    if axis is None:
+        return shaping.reshape(a, (aval_of(a).size,))
+    a = manipulation.with_axes(a, added, rows=True)
+    count, *rest = aval_of(a).shape
+    axis = _place(axis, len(rest), added)
+    return shaping.reshape(_rows_along(a, axis), with_sizes(rest, axis, count * rest[axis]))
+
+
+def _place(axis: int, rank: int, added: Sequence[Ints]) -> int:
+    """The axis to join along; vectors have only one."""
+    if not rank:
+        raise ValueError("Zero-dimensional arrays cannot be concatenated.")
+    return min(axis, rank - 1) if added else shaping.canonical_axis(axis, rank)
 
 
 @boundary
@@ -88,9 +98,7 @@ def concatenate(arrays, axis: int | None = 0, dtype=None):
       dtype: the result's; default: that of promotion.
     Raises: TypeError if the shapes do not fit, ValueError for nothing or scalars.
     """
-    if _has_rows(arrays):
-        return _concatenate_rows(arrays, axis=axis, dtype=_checked_dtype(dtype, "concatenate"))
-    return _concatenate(*_parts("concatenate", arrays), axis=axis, dtype=_checked_dtype(dtype, "concatenate"))
+    return _join("concatenate", arrays, axis, dtype)
 
 
 @boundary
@@ -121,65 +129,34 @@ def _stack_rows(a, *, axis: int, dtype: Any):
 @boundary
 def stack(arrays, axis: int = 0, out: None = None, dtype=None):
     """Arrays of one shape joined along a new axis."""
-    if out is not None:
-        raise NotImplementedError("The 'out' argument to jnp.stack is not supported.")
-    if _has_rows(arrays, 1):
-        return _stack_rows(arrays, axis=axis, dtype=_checked_dtype(dtype, "stack"))
-    return _stack(*_parts("stack", arrays), axis=axis, dtype=_checked_dtype(dtype, "stack"))
-
-
-def _added(rank: int, least: int) -> tuple[int, ...]:
-    """The axes to add to so many to have at least some: in front, and behind as well to make three of one or two."""
-    if least == 3 and rank in (1, 2):
-        return (0, 2) if rank == 1 else (2,)
-    return tuple(range(least - rank))
-
-
-@api
-def _stack_along(*parts, least: int, axis: int, dtype: Any):
-    """Join along an axis after raising each part to at least so many axes."""
-    values = [shaping.expand_dims(part, _added(aval_of(part).ndim, least)) for part in promoted(parts, dtype)]
-    if least == 1 and aval_of(values[0]).ndim == 1:
-        axis = 0
-    return shaping.concatenate(values, axis)
+    refuse_out("stack", out)
+    if _has_rows(arrays):
+        return _stack_rows(arrays, axis=axis, dtype=dtypes.requested_dtype(dtype, "stack"))
+    return _stack(*_parts("stack", arrays), axis=axis, dtype=dtypes.requested_dtype(dtype, "stack"))
 
 
 @boundary
 def vstack(tup, dtype=None):
     """Rows on top of each other: joined along axis 0; vectors are rows."""
-    if _has_rows(tup, 1):
-        return _concatenate_rows(tup, axis=0, dtype=_checked_dtype(dtype, "vstack"), added=_added(tup.ndim - 1, 2))
-    return _stack_along(*_parts("vstack", tup), least=2, axis=0, dtype=_checked_dtype(dtype, "vstack"))
+    return _join("vstack", tup, 0, dtype, manipulation.AXES_ADDED[2])
 
 
 @boundary
 def hstack(tup, dtype=None):
     """Side by side: joined along axis 1; vectors along their only axis."""
-    if _has_rows(tup):
-        return _concatenate_rows(tup, axis=min(1, tup.ndim - 2), dtype=_checked_dtype(dtype, "hstack"))
-    return _stack_along(*_parts("hstack", tup), least=1, axis=1, dtype=_checked_dtype(dtype, "hstack"))
+    return _join("hstack", tup, 1, dtype, manipulation.AXES_ADDED[1])
 
 
 @boundary
 def dstack(tup, dtype=None):
     """In depth: joined along axis 2."""
-    if _has_rows(tup, 1):
-        return _concatenate_rows(tup, axis=2, dtype=_checked_dtype(dtype, "dstack"), added=_added(tup.ndim - 1, 3))
-    return _stack_along(*_parts("dstack", tup), least=3, axis=2, dtype=_checked_dtype(dtype, "dstack"))
-
-
-@api
-def _column_stack(*parts):
-    values = promoted(parts)
-    return shaping.concatenate([shaping.expand_dims(value, range(aval_of(value).ndim, 2)) for value in values], 1)
+    return _join("dstack", tup, 2, dtype, manipulation.AXES_ADDED[3])
 
 
 @boundary
 def column_stack(tup):
     """Vectors as the columns of a matrix; matrices are joined as they are."""
-    if _has_rows(tup, 1):
-        return _concatenate_rows(tup, axis=1, dtype=None, added=tuple(range(tup.ndim - 1, 2)))
-    return _column_stack(*_parts("column_stack", tup))
+    return _join("column_stack", tup, 1, None, _COLUMNS)
 
 
 @api

@@ -399,10 +399,8 @@ def tensorsolve(a, b, axes: Ints | None = None):
       a: shape b.shape + x.shape. axes: axes of `a` to move to its end first.
     """
     a, b = parts.inexact("tensorsolve", a, b)
-    rank = aval_of(a).ndim
     if axes is not None:
-        moved = canonical_axes(axes, rank)
-        a = shaping.transpose(a, [axis for axis in range(rank) if axis not in moved] + list(moved))
+        a = shaping.axes_last(a, canonical_axes(axes, aval_of(a).ndim))
     shape, right = aval_of(a).shape, aval_of(b).shape
     if shape[:len(right)] != right:
         raise ValueError("tensorsolve: after moving axes to the end, the leading shape of a must match the shape of b. "

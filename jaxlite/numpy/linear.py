@@ -29,6 +29,7 @@ from jaxlite.numpy.api import (
     common_type,
     is_complex,
     promote_dtypes,
+    refuse_out,
     strong_arrays,
 )
 from jaxlite.numpy.manipulation import moveaxis
@@ -173,13 +174,8 @@ def vecdot(x1, x2, /, *, axis: int = -1, precision: Any = None, preferred_elemen
     if left.shape[left_axis] != right.shape[right_axis]:
         raise ValueError(f"axes must match; got shapes {left.shape} and {right.shape} with axis={axis} of vecdot")
     x1 = lax.conj(x1) if is_complex(x1) else x1
-    return _core_product("vecdot", _axis_last(x1, left_axis), _axis_last(x2, right_axis), 1, 1, precision,
+    return _core_product("vecdot", shaping.axes_last(x1, (left_axis,)), shaping.axes_last(x2, (right_axis,)), 1, 1, precision,
                          preferred_element_type)
-
-
-def _axis_last(x, axis: int):
-    rank = aval_of(x).ndim
-    return shaping.transpose(x, [each for each in range(rank) if each != axis] + [axis])
 
 
 @api
@@ -217,8 +213,7 @@ def inner(a, b, *, precision: Any = None, preferred_element_type: Any = None):
 @api
 def outer(a, b, out: None = None):
     """The products of every element of `a` with every element of `b`: (size of a, size of b)."""
-    if out is not None:
-        raise NotImplementedError("The 'out' argument to jnp.outer is not supported.")
+    refuse_out("outer", out)
     a, b = as_arrays("outer", a, b)
     a, b = promote_dtypes(a, b)
     rows, columns = math.prod(a.shape), math.prod(b.shape)
@@ -285,8 +280,8 @@ def cross(a, b, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | N
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = promote_dtypes(*as_arrays("cross", a, b))
-    a = _axis_last(a, shaping.canonical_axis(axisa, a.ndim))
-    b = _axis_last(b, shaping.canonical_axis(axisb, b.ndim))
+    a = shaping.axes_last(a, (shaping.canonical_axis(axisa, a.ndim),))
+    b = shaping.axes_last(b, (shaping.canonical_axis(axisb, b.ndim),))
     sizes = a.shape[-1], b.shape[-1]
     if not {2, 3}.issuperset(sizes):
         raise ValueError("cross: vectors must have 2 or 3 components, got shapes "
@@ -311,15 +306,12 @@ def cross(a, b, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | N
 @api
 def trace(a, offset: int | Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None):
     """The sum along a diagonal of two axes."""
-    if out is not None:
-        raise NotImplementedError("The 'out' argument to jnp.trace is not supported.")
+    refuse_out("trace", out)
     a = as_arrays("trace", a)
     rank = a.ndim
     if rank < 2:
         raise ValueError(f"trace needs an array of at least 2 axes, got shape {a.shape}")
-    first, second = canonical_axes((axis1, axis2), rank)
-    order = [axis for axis in range(rank) if axis not in (first, second)] + [first, second]
-    a = shaping.transpose(a, order)
+    a = shaping.axes_last(a, canonical_axes((axis1, axis2), rank))
     rows, columns = a.shape[-2:]
     row = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 0)
     column = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 1)

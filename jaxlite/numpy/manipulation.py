@@ -20,11 +20,11 @@ from jaxlite import lax
 from jaxlite.core import dtypes, errors, source
 from jaxlite.core.array import ArrayImpl
 from jaxlite.core.aval import Ints, ShapedArray
-from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.axes import other_axes, with_sizes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.core.symbolic import are_ints, as_size, is_symbolic, largest, may_equal, smallest
-from jaxlite.core.tracing import Tracer
+from jaxlite.core.tracing import Tracer, known_value
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
@@ -48,10 +48,8 @@ from lowering.xla import VERSION
 
 def concrete(name: str, argument: str, value) -> np.ndarray:
     """The host value of an argument that decides shapes. Raises: ConcretizationTypeError for a traced one."""
-    if isinstance(value, Tracer) and isinstance(value := value.known(), Tracer):
-        raise ConcretizationTypeError(value, f"the argument {argument!r} of jnp.{name} decides the shape of its "
-                                             "result, so it must be concrete; mark it static")
-    return np.asarray(value)
+    return np.asarray(known_value(value, f"the argument {argument!r} of jnp.{name} decides the shape of its result, so it "
+                                         "must be concrete; mark it static"))
 
 
 def shape(a) -> Ints:
@@ -191,8 +189,7 @@ def _static_axes(axis):
     """An axis argument that can be a key: None, an int, or a tuple of ints."""
     if axis is None or type(axis) is int:
         return axis
-    if isinstance(axis, Tracer):
-        raise ConcretizationTypeError(axis, "an axis must be concrete; mark it static")
+    axis = known_value(axis, "an axis must be concrete; mark it static")
     each = each_axis(axis)
     return tuple(map(operator.index, each)) if len(each) != 1 or each[0] is not axis else operator.index(axis)
 
@@ -265,18 +262,20 @@ def broadcast_arrays(*args) -> list[Any] | tuple[Any, ...]:
     return tuple(results) if VERSION >= (0, 11) else results  # as JAX of the same jaxlib
 
 
+# By the least rank, the axes that are added to arrays of rank 0, 1 and so on.
+AXES_ADDED: dict[int, Sequence[Ints]] = {1: ((0,),), 2: ((0, 1), (0,)), 3: ((0, 1, 2), (0, 2), (2,))}
+
+
+def with_axes(x, added: Sequence[Ints], rows: bool = False):
+    """The array with the axes that are added to its rank, or, if so told, to that of its rows."""
+    rank = aval_of(x).ndim - rows
+    return shaping.expand_dims(x, [rows + axis for axis in added[rank]]) if rank < len(added) else x
+
+
 def _atleast(name: str, rank: int) -> Callable:
     @api
     def raise_rank(a, /):
-        a = as_array(a)
-        old = a.ndim
-        if old >= rank:
-            return a
-        if rank == 3 and old == 2:
-            return shaping.expand_dims(a, (2,))
-        if rank == 3 and old == 1:
-            return shaping.expand_dims(a, (0, 2))
-        return shaping.expand_dims(a, range(rank - old))
+        return with_axes(as_array(a), AXES_ADDED[rank])
 
     def function(*arys):
         if len(arys) == 1 and type(arys[0]) is ArrayImpl:
@@ -369,7 +368,7 @@ def moveaxis(a, source: int | Sequence[int], destination: int | Sequence[int]):
     sources, targets = canonical_axes(source, rank), canonical_axes(destination, rank)
     if len(sources) != len(targets):
         raise ValueError(f"Inconsistent number of elements: {len(sources)} vs {len(targets)}")
-    order = [axis for axis in range(rank) if axis not in sources]
+    order = other_axes(rank, sources)
     for target, origin in sorted(zip(targets, sources, strict=True)):
         order.insert(target, origin)
     return shaping.transpose(a, order)
@@ -385,7 +384,7 @@ def rollaxis(a, axis: int, start: int = 0):
         raise ValueError(f"start={start} must satisfy {-rank}<=start<={rank}")
     start = start + rank if start < 0 else start
     axis = shaping.canonical_axis(axis, rank)
-    order = [each for each in range(rank) if each != axis]
+    order = other_axes(rank, (axis,))
     order.insert(start - (start > axis), axis)
     return shaping.transpose(a, order)
 
@@ -516,9 +515,9 @@ def repeat(a, repeats, axis: int | None = None, *, total_repeat_length: int | No
 def _repeat_evenly(a, count: int, axis: int):
     a = as_array(a)
     sizes = a.shape
-    spread = (*sizes[:axis + 1], count, *sizes[axis + 1:])
+    spread = with_sizes(sizes, axis, sizes[axis], count)
     wide = shaping.broadcast_in_dim(a, spread, [each + (each > axis) for each in range(len(sizes))])
-    return shaping.reshape(wide, (*sizes[:axis], sizes[axis] * count, *sizes[axis + 1:]))
+    return shaping.reshape(wide, with_sizes(sizes, axis, sizes[axis] * count))
 
 
 @api
@@ -531,12 +530,12 @@ def take_slices(a, positions, axis: int):
         last = scalar(aval_of(a).shape[axis] - 1, aval_of(positions).dtype)
         positions = lax.clamp(scalar(0, aval_of(positions).dtype), positions, last)
     return lax.gather(as_array(a), shaping.expand_dims(positions, (1,)), _take_numbers(aval_of(a).ndim, axis),
-                      tuple([1 if each == axis else extent for each, extent in enumerate(aval_of(a).shape)]),
+                      with_sizes(aval_of(a).shape, axis, 1),
                       mode="clip")
 
 
 def _take_numbers(rank: int, axis: int):
-    return lax.GatherDimensionNumbers(offset_dims=tuple(each for each in range(rank) if each != axis),
+    return lax.GatherDimensionNumbers(offset_dims=tuple(other_axes(rank, (axis,))),
                                       collapsed_slice_dims=(axis,), start_index_map=(axis,))
 
 
@@ -675,8 +674,7 @@ def diagonal(a, offset: int = 0, axis1: int = 0, axis2: int = 1):
     rank = a.ndim
     if rank < 2:
         raise ValueError("diagonal requires an array of at least two dimensions.")
-    i, j = canonical_axes((axis1, axis2), rank)
-    a = shaping.transpose(a, [axis for axis in range(rank) if axis not in (i, j)] + [i, j])
+    a = shaping.axes_last(a, canonical_axes((axis1, axis2), rank))
     rows, columns = a.shape[-2:]
     length = largest(0, smallest(rows + builtins.min(offset, 0), columns - builtins.max(offset, 0)))
     batch = a.shape[:-2]

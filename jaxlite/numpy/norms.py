@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -68,12 +67,6 @@ def _matrix_norm(x, axes: tuple[int, int], keepdims: bool, ord: Ord):
     else:
         raise ValueError(f"Invalid order '{ord}' for matrix norm.")
     return result if keepdims else manipulation.squeeze(result, axes)
-
-
-def _static_axes(axis) -> Ints | None:
-    if axis is None:
-        return None
-    return tuple(map(operator.index, axis)) if isinstance(axis, (tuple, list)) else (operator.index(axis),)
 
 
 @api

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.axes import with_sizes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_arrays
@@ -43,7 +44,7 @@ def packbits(a, axis: int | None = None, bitorder: str = "big"):
     missing = -extent % 8
     bits = shaping.pad(bits, np.uint8(0), [(0, missing if each == axis else 0, 0) for each in range(rank)])
     sizes = bits.shape
-    grouped = shaping.reshape(bits, (*sizes[:axis], sizes[axis] // 8, 8, *sizes[axis + 1:]))
+    grouped = shaping.reshape(bits, with_sizes(sizes, axis, sizes[axis] // 8, 8))
     shifts = shaping.broadcast_in_dim(weights, grouped.shape, (axis + 1,))
     return lax.reduce_sum(lax.shift_left(grouped, shifts), (axis + 1,))
 
@@ -57,12 +58,12 @@ def unpackbits(a, axis: int | None = None, count: int | None = None, bitorder: s
     places = _places(bitorder)
     a, axis, rank = _one_axis(a, axis)
     sizes = aval_of(a).shape
-    wide = shaping.broadcast_in_dim(a, (*sizes[:axis + 1], 8, *sizes[axis + 1:]),
+    wide = shaping.broadcast_in_dim(a, with_sizes(sizes, axis, sizes[axis], 8),
                                     [each + (each > axis) for each in range(rank)])
     masks = lax.shift_left(np.uint8(1), places)  # of a place, not of an element: processors do not shift single bytes
     masks = shaping.broadcast_in_dim(masks, wide.shape, (axis + 1,))
     bits = shaping.convert(lax.ne(wide & masks, shaping.full_like(masks, 0)), dtypes.uint8, False)
-    bits = shaping.reshape(bits, (*sizes[:axis], sizes[axis] * 8, *sizes[axis + 1:]))
+    bits = shaping.reshape(bits, with_sizes(sizes, axis, sizes[axis] * 8))
     if count is None:
         return bits
     extent = sizes[axis] * 8

@@ -10,21 +10,21 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
-from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.axes import with_sizes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import is_symbolic
-from jaxlite.core.tracing import Tracer
+from jaxlite.core.tracing import known_value
 from jaxlite.core.tree import tree_leaves
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import functional, grids, reductions, ufuncs
+from jaxlite.numpy import functional, grids, reductions, statistics, ufuncs
 from jaxlite.numpy.api import api, as_array, check_arrays
 from jaxlite.numpy.creation import asarray
 from jaxlite.numpy.manipulation import broadcast_to
 
 _STATISTICS: dict[str, Callable[..., Any]] = {
     "maximum": reductions.max, "minimum": reductions.min, "mean": reductions.mean,
-    "median": lambda x, axis, keepdims: _median(x, axis),
+    "median": statistics.median,
 }  # fmt: skip
 _OPTIONS = {
     "constant": "constant_values", "linear_ramp": "end_values", "reflect": "reflect_type", "symmetric": "reflect_type",
@@ -53,9 +53,8 @@ def _static_pairs(name: str, value, rank: int) -> tuple[tuple[int, int], ...]:
 
 def _make_pairs(name: str, value, rank: int) -> tuple[tuple[int, int], ...]:
     for leaf in tree_leaves(value):
-        if isinstance(leaf, Tracer):
-            raise ConcretizationTypeError(leaf, f"the argument {name!r} of jnp.pad decides the shape of its result, so "
-                                                "it must be concrete; mark it static")
+        known_value(leaf, f"the argument {name!r} of jnp.pad decides the shape of its result, so it must be concrete; "
+                          "mark it static")
     try:
         found = np.asarray(value)
     except ValueError:  # a ragged list
@@ -201,7 +200,7 @@ def _pad_from_array(x, widths: tuple[tuple[int, int], ...], mode: str, odd: bool
 
 
 def _repeated(x, count: int, axis: int):
-    return broadcast_to(x, [count if each == axis else size for each, size in enumerate(x.shape)])
+    return broadcast_to(x, with_sizes(x.shape, axis, count))
 
 
 def _mirrored(x, axis: int, width: int, after: bool, skip_edge: bool, odd: bool):
@@ -241,20 +240,6 @@ def _pad_statistic(x, widths: tuple[tuple[int, int], ...], mode: str, lengths: A
             parts.insert(len(parts) if side else 0, _repeated(value, width, axis))
         x = shaping.concatenate(parts, axis)
     return x
-
-
-def _median(x, axis: int):
-    """The middle value along an axis, which stays with size 1; NaN if one is among the values."""
-    size = aval_of(x).shape[axis]
-    if dtypes.kind(aval_of(x).dtype) != "f":
-        x = shaping.convert(x, dtypes.to_inexact_dtype(aval_of(x).dtype), False)
-    if not size:
-        return reductions.mean(x, axis=axis, keepdims=True)
-    ordered = lax.sort(x, axis)
-    low, high = (lax.slice_in_dim(ordered, at, at + 1, axis=axis) for at in ((size - 1) // 2, size // 2))
-    last = lax.slice_in_dim(ordered, size - 1, size, axis=axis)  # NaNs sort to the end
-    middle = lax.add(low, high) * 0.5
-    return lax.select(last != last, last, middle)
 
 
 def _pad_with_function(array, widths: tuple[tuple[int, int], ...], function: Callable[..., Any],

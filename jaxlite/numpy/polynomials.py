@@ -11,9 +11,8 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
-from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
-from jaxlite.core.tracing import Tracer
+from jaxlite.core.tracing import Tracer, known_value
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import arithmetic, creation, differences, grids, linear, manipulation, reductions
@@ -21,6 +20,7 @@ from jaxlite.numpy.api import (
     api,
     broadcasts_inside,
     check_arrays,
+    check_given,
     promote_dtypes,
     promote_dtypes_inexact,
     strong_arrays,
@@ -55,10 +55,8 @@ def _without_leading_zeros(name: str, argument: str, value, instead: str) -> tup
 
     Raises: ConcretizationTypeError where its values, which decide the result's shape, are not known.
     """
-    known = value.known() if isinstance(value, Tracer) else value
-    if isinstance(known, Tracer):
-        raise ConcretizationTypeError(known, f"jnp.{name} drops zeros of {argument!r}, so its result's shape depends on "
-                                             f"{argument}'s values; {instead} to use it on traced arrays")
+    known = known_value(value, f"jnp.{name} drops zeros of {argument!r}, so its result's shape depends on {argument}'s "
+                               f"values; {instead} to use it on traced arrays")
     known = np.atleast_1d(np.asarray(known))
     if not isinstance(value, Tracer):
         value = known  # sliced by NumPy: another length would be another program
@@ -415,7 +413,7 @@ def polyfit(x, y, deg: int, rcond: float | None = None, full: bool = False, w=No
     >>> print(jnp.round(jnp.polyfit(x, 2 * x + 1, 1), 3))
     [2. 1.]
     """
-    check_arrays("polyfit", x, y, *([] if w is None else [w]))
+    check_given("polyfit", x, y, w)
     deg = int(deg)
     if deg < 0:
         raise ValueError("expected deg >= 0")

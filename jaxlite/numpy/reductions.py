@@ -16,10 +16,11 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints
+from jaxlite.core.axes import other_axes, with_ones
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import ufuncs
+from jaxlite.numpy import arithmetic
 from jaxlite.numpy.api import (
     api,
     are_plain_axes,
@@ -30,15 +31,11 @@ from jaxlite.numpy.api import (
     each_axis,
     is_complex,
     plain_axes,
+    refuse_out,
 )
 
 Axis = Any  # None, an int, the name of an axis that vmap binds, or a tuple of those
 _COLLECTIVES = {lax.reduce_sum: "psum", lax.reduce_max: "pmax", lax.reduce_min: "pmin"}
-
-
-def _refuse_out(name: str, out) -> None:
-    if out is not None:
-        raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported.")
 
 
 def _keep(result, shape: Ints, axes: Ints, keepdims: bool):
@@ -51,8 +48,7 @@ def _keep(result, shape: Ints, axes: Ints, keepdims: bool):
 
 @functools.lru_cache(1024)
 def _kept(shape: Ints, axes: Ints) -> tuple[Ints, Ints]:
-    return (tuple(1 if axis in axes else size for axis, size in enumerate(shape)),
-            tuple(axis for axis in range(len(shape)) if axis not in axes))
+    return with_ones(shape, axes), tuple(other_axes(len(shape), axes))
 
 
 def _lowest(dtype):
@@ -159,9 +155,8 @@ def _total(name: str, a, axis, dtype, keepdims: bool, initial, where, promote_in
     dtype = _accumulator_dtype(aval, dtype, promote_integers, name)
     shaping.warn_of_lost_parts(aval.dtype, dtype)
     if dtype == dtypes.bool_:  # whether some, or all, are nonzero
-        reducer, combine = (lax.reduce_and, ufuncs.logical_and) if identity else (lax.reduce_or, ufuncs.logical_or)
-    narrow = dtypes.kind(dtype) == "f" and dtypes.itemsize_bits(dtype) < 32
-    a = shaping.convert(a, dtypes.float32 if narrow else dtype, False)
+        reducer, combine = (lax.reduce_and, arithmetic.logical_and) if identity else (lax.reduce_or, arithmetic.logical_or)
+    a = shaping.convert(a, dtypes.sum_dtype(dtype), False)
     return shaping.convert(_reduce(name, a, axis, keepdims, reducer, identity, where, initial, combine), dtype, False)
 
 
@@ -175,21 +170,21 @@ def sum(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: boo
     >>> jnp.sum(jnp.array([[1, 2], [3, 4]]), axis=0)
     Array([4, 6], dtype=int32)
     """
-    _refuse_out("sum", out)
+    refuse_out("sum", out)
     return _sum(a, axis, dtype, keepdims, initial, where, promote_integers)
 
 
 def _sum(a, axis, dtype, keepdims: bool, initial, where, promote_integers: bool):
-    return _total("sum", a, axis, dtype, keepdims, initial, where, promote_integers, lax.reduce_sum, ufuncs.add, 0)
+    return _total("sum", a, axis, dtype, keepdims, initial, where, promote_integers, lax.reduce_sum, arithmetic.add, 0)
 
 
 @api
 def prod(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial=None, where=None,
          promote_integers: bool = True):
     """The product over axes; 1 for none. Dtypes are as in `sum`."""
-    _refuse_out("prod", out)
+    refuse_out("prod", out)
     return _total("prod", a, axis, dtype, keepdims, initial, where, promote_integers, lax.reduce_prod,
-                  ufuncs.multiply, 1)
+                  arithmetic.multiply, 1)
 
 
 def _extreme(name: str, a, axis, keepdims: bool, initial, where, reducer: Callable, combine: Callable,
@@ -227,15 +222,15 @@ def _complex_extreme(name: str, a, axes: Ints, names: tuple[Any, ...], keepdims:
 @api
 def max(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The greatest element over axes; NaN if there is one. An empty reduction needs `initial`."""
-    _refuse_out("max", out)
-    return _extreme("max", a, axis, keepdims, initial, where, lax.reduce_max, ufuncs.maximum, _lowest)
+    refuse_out("max", out)
+    return _extreme("max", a, axis, keepdims, initial, where, lax.reduce_max, arithmetic.maximum, _lowest)
 
 
 @api
 def min(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The least element over axes; NaN if there is one. An empty reduction needs `initial`."""
-    _refuse_out("min", out)
-    return _extreme("min", a, axis, keepdims, initial, where, lax.reduce_min, ufuncs.minimum, _highest)
+    refuse_out("min", out)
+    return _extreme("min", a, axis, keepdims, initial, where, lax.reduce_min, arithmetic.minimum, _highest)
 
 
 @api
@@ -245,7 +240,7 @@ def minmax(a, axis: Axis = None, out: None = None, keepdims: bool = False, initi
     Args:
       initial: one bound for both, or a pair of them; see `min` and `max`.
     """
-    _refuse_out("minmax", out)
+    refuse_out("minmax", out)
     low, high = initial if isinstance(initial, tuple) else (initial, initial)
     return (min(a, axis=axis, keepdims=keepdims, initial=low, where=where),
             max(a, axis=axis, keepdims=keepdims, initial=high, where=where))
@@ -264,7 +259,7 @@ def amin(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial
 @api
 def all(a, axis: Axis = None, out: None = None, keepdims: bool = False, *, where=None):
     """Whether every element over axes is nonzero; True for none."""
-    _refuse_out("all", out)
+    refuse_out("all", out)
     check_arrays("all", a)
     return _reduce("all", shaping.convert(as_array(a), bool), axis, keepdims, lax.reduce_and, True, where)
 
@@ -272,7 +267,7 @@ def all(a, axis: Axis = None, out: None = None, keepdims: bool = False, *, where
 @api
 def any(a, axis: Axis = None, out: None = None, keepdims: bool = False, *, where=None):
     """Whether some element over axes is nonzero; False for none."""
-    _refuse_out("any", out)
+    refuse_out("any", out)
     check_arrays("any", a)
     return _reduce("any", shaping.convert(as_array(a), bool), axis, keepdims, lax.reduce_or, False, where)
 
@@ -280,7 +275,7 @@ def any(a, axis: Axis = None, out: None = None, keepdims: bool = False, *, where
 @api
 def ptp(a, axis: Axis = None, out: None = None, keepdims: bool = False):
     """The range over axes: the greatest element less the least."""
-    _refuse_out("ptp", out)
+    refuse_out("ptp", out)
     return max(a, axis=axis, keepdims=keepdims) - min(a, axis=axis, keepdims=keepdims)
 
 
@@ -309,17 +304,14 @@ def _mean_dtypes(name: str, a, dtype) -> tuple[Any, Any]:
     if dtype is not None:
         result = dtypes.check_user_dtype_supported(dtype, name)
         return result, result
-    computation = result = dtypes.to_inexact_dtype(a.dtype)
-    if dtypes.kind(computation) == "f" and dtypes.itemsize_bits(computation) < 32:
-        computation = dtypes.float32
-    return computation, result
+    result = dtypes.to_inexact_dtype(a.dtype)
+    return dtypes.sum_dtype(result), result
 
 
 @functools.lru_cache(1024)
 def _number(count: int, dtype):
     """A count as a scalar of a dtype."""
-    part = {dtypes.complex64: np.float32, dtypes.complex128: np.float64}.get(dtype, dtype)
-    return np.asarray(count).astype(part).astype(dtype)[()]
+    return np.asarray(count).astype(dtypes.real_dtype(dtype)).astype(dtype)[()]
 
 
 def _divide(total, count):
@@ -334,7 +326,7 @@ def mean(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bo
 
     Half floats are averaged in 32 bits unless `dtype` is given.
     """
-    _refuse_out("mean", out)
+    refuse_out("mean", out)
     return _mean(a, axis, dtype, keepdims, where)
 
 
@@ -395,11 +387,8 @@ def _variance_dtypes(a, dtype) -> tuple[Any, Any]:
             else dtypes.lattice_result(source, False, result, False)[0]
     else:
         computation = dtypes.to_inexact_dtype(source)
-        result = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(computation, computation)
-    computation = dtypes.to_inexact_dtype(computation)
-    if dtypes.kind(computation) == "f" and dtypes.itemsize_bits(computation) < 32:
-        computation = dtypes.float32
-    return computation, result
+        result = dtypes.real_dtype(computation)
+    return dtypes.sum_dtype(dtypes.to_inexact_dtype(computation)), result
 
 
 def var(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, keepdims: bool = False, *, where=None,
@@ -410,7 +399,7 @@ def var(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, keepd
       ddof, correction: taken off the number of elements to divide by (two names for one thing).
       mean: the mean, if it is known, with the reduced axes kept.
     """
-    _refuse_out("var", out)
+    refuse_out("var", out)
     return _variance(a, _taken_off(ddof, correction), mean, where, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
@@ -424,7 +413,7 @@ def _taken_off(ddof, correction):
 def std(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, keepdims: bool = False, *, where=None,
         mean=None, correction: int | float | None = None):
     """The standard deviation over axes: the square root of `var`, with its arguments."""
-    _refuse_out("std", out)
+    refuse_out("std", out)
     if dtype is not None and dtypes.kind(dtypes.canonicalize_dtype(dtype)) in "biu":
         raise ValueError(f"dtype argument to jnp.std must be inexact; got {dtype}")
     return _deviation(a, _taken_off(ddof, correction), mean, where, axis=axis, dtype=dtype, keepdims=keepdims)
@@ -465,21 +454,21 @@ def _nan_extreme(name: str, a, axis, keepdims: bool, initial, where, function: C
 @api
 def nanmax(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The greatest element that is not NaN; NaN if all are."""
-    _refuse_out("nanmax", out)
+    refuse_out("nanmax", out)
     return _nan_extreme("nanmax", a, axis, keepdims, initial, where, max, _lowest)
 
 
 @api
 def nanmin(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The least element that is not NaN; NaN if all are."""
-    _refuse_out("nanmin", out)
+    refuse_out("nanmin", out)
     return _nan_extreme("nanmin", a, axis, keepdims, initial, where, min, _highest)
 
 
 @api
 def nansum(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The sum of the elements that are not NaN."""
-    _refuse_out("nansum", out)
+    refuse_out("nansum", out)
     check_arrays("nansum", a)
     return sum(_without_nan(as_array(a), 0), axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
@@ -487,7 +476,7 @@ def nansum(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: 
 @api
 def nanprod(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The product of the elements that are not NaN."""
-    _refuse_out("nanprod", out)
+    refuse_out("nanprod", out)
     check_arrays("nanprod", a)
     return prod(_without_nan(as_array(a), 1), axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
@@ -495,7 +484,7 @@ def nanprod(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims:
 @api
 def nanmean(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, where=None):
     """The mean of the elements that are not NaN."""
-    _refuse_out("nanmean", out)
+    refuse_out("nanmean", out)
     a = as_arrays("nanmean", a)
     if not _has_nan(a):
         return mean(a, axis=axis, dtype=dtype, keepdims=keepdims, where=where)
@@ -510,7 +499,7 @@ def nanmean(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims:
 def nanvar(a, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False, where=None,
            mean=None):
     """The variance of the elements that are not NaN; NaN where fewer than `ddof` + 1 are left."""
-    _refuse_out("nanvar", out)
+    refuse_out("nanvar", out)
     a = as_arrays("nanvar", a)
     if not _has_nan(a):
         result = var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
@@ -528,7 +517,7 @@ def nanvar(a, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int 
 def nanstd(a, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False, where=None,
            mean=None):
     """The standard deviation of the elements that are not NaN."""
-    _refuse_out("nanstd", out)
+    refuse_out("nanstd", out)
     return lax.sqrt(nanvar(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean))
 
 
@@ -560,28 +549,28 @@ def _running(name: str, a, axis, dtype, operation: Callable, fill_nan=None):
 @api
 def cumsum(a, axis: int | None = None, dtype: Any = None, out: None = None):
     """Running sums along an axis; over all elements, flattened, for None."""
-    _refuse_out("cumsum", out)
+    refuse_out("cumsum", out)
     return _running("cumsum", a, axis, dtype, lax.cumsum)
 
 
 @api
 def cumprod(a, axis: int | None = None, dtype: Any = None, out: None = None):
     """Running products along an axis; over all elements, flattened, for None."""
-    _refuse_out("cumprod", out)
+    refuse_out("cumprod", out)
     return _running("cumprod", a, axis, dtype, lax.cumprod)
 
 
 @api
 def nancumsum(a, axis: int | None = None, dtype: Any = None, out: None = None):
     """Running sums with NaN as 0."""
-    _refuse_out("nancumsum", out)
+    refuse_out("nancumsum", out)
     return _running("nancumsum", a, axis, dtype, lax.cumsum, 0)
 
 
 @api
 def nancumprod(a, axis: int | None = None, dtype: Any = None, out: None = None):
     """Running products with NaN as 1."""
-    _refuse_out("nancumprod", out)
+    refuse_out("nancumprod", out)
     return _running("nancumprod", a, axis, dtype, lax.cumprod, 1)
 
 

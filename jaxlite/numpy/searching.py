@@ -11,23 +11,23 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
-from jaxlite.core.errors import ConcretizationTypeError, ShardingTypeError
+from jaxlite.core.axes import with_sizes
+from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size, exceeds, is_symbolic
-from jaxlite.core.tracing import Tracer
+from jaxlite.core.tracing import Tracer, known_value
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import indexing, manipulation, selection
-from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes, scalar
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, check_given, promote_dtypes, refuse_out, scalar
 from lowering import xla
 
 # --- positions of extremes ---------------------------------------------------------------------------
 
 
 def _position(name: str, a, axis, out, keepdims, search: Callable):
-    if out is not None:
-        raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported.")
+    refuse_out(name, out)
     a = as_arrays(name, a)
     shape = a.shape
     line = a
@@ -36,7 +36,7 @@ def _position(name: str, a, axis, out, keepdims, search: Callable):
         kept = (1,) * len(shape)
     else:
         axis = shaping.canonical_axis(axis, len(shape))
-        kept = (*shape[:axis], 1, *shape[axis + 1:])
+        kept = with_sizes(shape, axis, 1)
     if not line.shape[axis]:
         raise ValueError(f"attempt to get {name.removeprefix('nan')} of an empty sequence: the shape is {shape}")
     result = search(line, axis, dtypes.default_dtype(int))
@@ -104,9 +104,7 @@ def host_value(name: str, a) -> np.ndarray:
     """
     if not isinstance(a, Tracer) and hasattr(a, "__jax_array__"):
         a = a.__jax_array__()
-    if isinstance(a, Tracer) and isinstance(a := a.known(), Tracer):
-        raise ConcretizationTypeError(a, f"pass the size argument to jnp.{name}: the size of its result depends on "
-                                         "data, unless it is given")
+    a = known_value(a, f"pass the size argument to jnp.{name}: the size of its result depends on data, unless it is given")
     return arrays.host_value(a) if type(a) is ArrayImpl else np.asarray(a)
 
 
@@ -350,7 +348,7 @@ def searchsorted(a, v, side: str = "left", sorter=None, *, method: str = "scan")
     >>> jnp.searchsorted(jnp.array([1, 2, 2, 3]), jnp.array([0, 2, 9]))
     Array([0, 1, 4], dtype=int32)
     """
-    check_arrays("searchsorted", a, v, *(() if sorter is None else (sorter,)))
+    check_given("searchsorted", a, v, sorter)
     if side not in ("left", "right"):
         raise ValueError(f"invalid argument side={side!r}, expected 'left' or 'right'")
     if method not in _METHODS:

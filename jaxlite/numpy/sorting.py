@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.axes import with_sizes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
@@ -75,7 +76,7 @@ def argsort(a, axis: int | None = -1, *, kind: None = None, order: None = None, 
     """
     _refuse("argsort", kind, order)
     a, axis = _line("argsort", a, axis)
-    dtype = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype_supported(dtype, "argsort")
+    dtype = dtypes.requested_dtype(dtype, "argsort", int)
     positions = shaping.broadcasted_iota(dtype, aval_of(a).shape, axis)
     backwards = stable and descending  # then reversing at the end restores the order of equals
     if backwards:
@@ -266,9 +267,9 @@ def _other_positions(some, size: int, axis: int):
     """The positions in lines of a size that are not among some, in ascending order."""
     shape = aval_of(some).shape
     iota = partial(shaping.broadcasted_iota, dtypes.int32)
-    others = (*shape[:axis], size - shape[axis], *shape[axis + 1:])
+    others = with_sizes(shape, axis, size - shape[axis])
     if shape[axis] > _COUNTED:
-        left = indexing.put_along_axis(iota((*shape[:axis], size, *shape[axis + 1:]), axis), some, size, axis, inplace=False)
+        left = indexing.put_along_axis(iota(with_sizes(shape, axis, size), axis), some, size, axis, inplace=False)
         return lax.slice_in_dim(lax.sort(left, dimension=axis), 0, others[axis], axis=axis)
     # The i-th of the others is i, and one more for each of the some that have at most i others before them.
     each, rest = shaping.expand_dims(some, (axis + 1,)), iota(others, axis)

@@ -16,20 +16,22 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints
+from jaxlite.core.axes import with_ones, with_sizes
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size, is_symbolic
-from jaxlite.core.tracing import Tracer, set_trace
+from jaxlite.core.tracing import Tracer, known_value, set_trace
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
-from jaxlite.numpy import grids, indexing, linear, manipulation, reductions, searching, selection, ufuncs
+from jaxlite.numpy import arithmetic, grids, indexing, linear, manipulation, reductions, searching, selection, ufuncs
 from jaxlite.numpy.api import (
     api,
     as_array,
     broadcasts_inside,
     canonical_axes,
     check_arrays,
+    check_given,
     is_complex,
     promote_dtypes_inexact,
     scalar,
@@ -44,7 +46,7 @@ _METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
 def _check(name: str, a, q, weights, out, overwrite_input, method: str) -> None:
-    check_arrays(name, a, q, *(() if weights is None else (weights,)))
+    check_given(name, a, q, weights)
     if out is not None or overwrite_input:
         raise ValueError(f"jax.numpy.{name} does not support overwrite_input=True or out != None")
     if method not in _METHODS:
@@ -113,7 +115,7 @@ def median(a, axis: Axis = None, out: None = None, overwrite_input: bool = False
     _check("median", a, 0.5, None, out, overwrite_input, "midpoint")
     a = _inexact(as_array(a))
     axes = canonical_axes(axis, a.ndim)
-    kept = [1 if each in axes else size for each, size in enumerate(a.shape)] or [1]
+    kept = with_ones(a.shape, axes) or [1]
     line, axis = _one_line(a, axes)
     shape = list(line.shape)
     size, shape[axis] = shape[axis], 1
@@ -123,7 +125,7 @@ def median(a, axis: Axis = None, out: None = None, overwrite_input: bool = False
         ordered = _ordered(line, axis)
         result = _ends(ordered, axis, size // 2)
         if is_symbolic(size) or size % 2 == 0:
-            wide = dtypes.float32 if dtypes.itemsize_bits(a.dtype) < 32 else a.dtype
+            wide = dtypes.sum_dtype(a.dtype)
             low, high = (shaping.convert(each, wide, False) for each in (_ends(ordered, axis, (size - 1) // 2), result))
             result = shaping.convert(lax.add(low, high) * 0.5, a.dtype, False)
         result = _spread_nan(result, ordered, axis)
@@ -138,15 +140,11 @@ def nanmedian(a, axis: Axis = None, out: None = None, overwrite_input: bool = Fa
 
 def _one_line(a, axes: Ints) -> tuple[Any, int]:
     """The array with several axes made one, and that axis."""
-    shape = a.shape
     if len(axes) == 1:
         return a, axes[0]
-    rest = [axis for axis in range(len(shape)) if axis not in axes]
-    size = math.prod(shape[axis] for axis in axes)
-    if not rest:
-        return shaping.reshape(a, (size,)), 0
-    a = shaping.transpose(a, [*rest, *axes])
-    return shaping.reshape(a, [*(shape[axis] for axis in rest), size]), len(rest)
+    rest = a.ndim - len(axes)
+    a = shaping.axes_last(a, axes) if rest else a
+    return shaping.reshape(a, (*a.shape[:rest], math.prod(a.shape[rest:]))), rest
 
 
 def _ordered(line, axis: int):
@@ -185,19 +183,17 @@ def _quantile(name: str, a, q, weights, out, overwrite_input, axis: Axis, method
     count = q.size
     shape = a.shape
     axes = canonical_axes(axis, len(shape))
-    kept = [1 if each in axes else size for each, size in enumerate(shape)] or [1]
+    kept = with_ones(shape, axes) or [1]
     if weights is not None:
         weights = shaping.convert(_weights_like(a, weights, axis, axes), wide, False)
         weights, _ = _one_line(weights, axes)
     line, axis = _one_line(a, axes)
     rank = line.ndim
     # The fractions take the place of the axis until the end.
-    along = [count if each == axis else 1 for each in range(rank)]
-    q = shaping.reshape(q, along)
+    q = shaping.reshape(q, with_sizes((1,) * rank, axis, count))
     size = line.shape[axis]
     if not size:
-        shape = tuple(count if each == axis else extent for each, extent in enumerate(line.shape))
-        result = shaping.full(shape, np.nan, dtype)
+        result = shaping.full(with_sizes(line.shape, axis, count), np.nan, dtype)
     elif weights is not None:
         result = _weighted_quantile(line, q, weights, axis, skip_nan)
     else:
@@ -207,7 +203,7 @@ def _quantile(name: str, a, q, weights, out, overwrite_input, axis: Axis, method
             valid = shaping.convert(lax.eq(ordered, ordered), dtypes.int32, False)
             total = lax.reduce_sum(valid, (axis,))
             size_of_line = shaping.convert(shaping.expand_dims(total, (axis,)), wide, False)
-        last = ufuncs.maximum(ufuncs.subtract(size_of_line, scalar(1, wide)), scalar(0, wide))
+        last = arithmetic.maximum(arithmetic.subtract(size_of_line, scalar(1, wide)), scalar(0, wide))
         result = _pick(ordered, q, size_of_line, last, axis, method, wide)
         result = shaping.convert(result, dtype, False)
         if not skip_nan:
@@ -310,7 +306,7 @@ def average(a, axis: Axis = None, weights=None, returned: bool = False, keepdims
     >>> jnp.average(jnp.array([1.0, 2.0]), weights=jnp.array([3.0, 1.0]))
     Array(1.25, dtype=float32)
     """
-    check_arrays("average", a, *(() if weights is None else (weights,)))
+    check_given("average", a, weights)
     if weights is None:
         result = shaping.convert(reductions.mean(a, axis=axis, keepdims=keepdims), None, False)
         if not returned:
@@ -336,7 +332,7 @@ def _sample_weights(name: str, weights, samples: int):
         raise RuntimeError(f"cannot handle multidimensional {name}, got shape {aval_of(weights).shape}")
     if aval_of(weights).size != samples:
         raise RuntimeError(f"incompatible numbers of samples and {name}: {samples} and {aval_of(weights).size}")
-    return ufuncs.absolute(weights)
+    return arithmetic.absolute(weights)
 
 
 @api
@@ -357,7 +353,7 @@ def cov(m, y=None, rowvar: bool = True, bias: bool = False, ddof: int | None = N
         dtype = dtypes.check_user_dtype_supported(dtype, "cov")
         if dtypes.kind(dtype) not in "fc":
             raise ValueError(f"cov: dtype must be a subclass of float or complex; got {dtype=}")
-    check_arrays("cov", m, *(() if y is None else (y,)))
+    check_given("cov", m, y)
     for name, each in (("m", m), ("y", y)):
         if each is not None and aval_of(each).ndim > 2:
             raise ValueError(f"{name} has more than 2 dimensions: shape {aval_of(each).shape}")
@@ -395,7 +391,7 @@ def cov(m, y=None, rowvar: bool = True, bias: bool = False, ddof: int | None = N
         norm: Any = scalar(samples - ddof, dtype)
     else:
         total = reductions.sum(w)
-        center = reductions.sum(ufuncs.multiply(x, w), axis=1, keepdims=True) / total
+        center = reductions.sum(arithmetic.multiply(x, w), axis=1, keepdims=True) / total
         if ddof == 0:
             norm = total
         elif aweights is None:
@@ -422,7 +418,7 @@ def _variables(x, rowvar: bool):
 @broadcasts_inside
 def corrcoef(x, y=None, rowvar: bool = True, dtype: Any = None):
     """The correlations of variables: covariances divided by both standard deviations. Arguments are as in `cov`."""
-    check_arrays("corrcoef", x, *(() if y is None else (y,)))
+    check_given("corrcoef", x, y)
     c = cov(x, y, rowvar, dtype=dtype)
     if not c.shape:
         return c / c
@@ -453,7 +449,7 @@ def bincount(x, weights=None, minlength: int = 0, *, length: int | None = None, 
     >>> jnp.bincount(jnp.array([1, 3, 1]))
     Array([0, 2, 0, 1], dtype=int32)
     """
-    check_arrays("bincount", x, *(() if weights is None else (weights,)))
+    check_given("bincount", x, weights)
     aval = aval_of(x)
     if dtypes.kind(aval.dtype) not in "iub":
         raise TypeError(f"x argument to bincount must have an integer type; got {aval.dtype}")
@@ -500,10 +496,8 @@ def _split_bins(name: str, bins) -> tuple[int | None, Any]:
         raise error(f"string values for `bins` not implemented, got {bins!r}")
     check_arrays(name, bins)
     if not aval_of(bins).ndim:
-        if isinstance(bins, Tracer):
-            raise ConcretizationTypeError(bins, f"the argument bins of jnp.{name} decides the shape of its result; "
-                                                "mark it static")
-        return operator.index(bins), None
+        return operator.index(known_value(bins, f"the argument bins of jnp.{name} decides the shape of its result; mark it "
+                                                "static")), None
     if aval_of(bins).ndim != 1:
         raise TypeError(f"{name}: bins must be an integer or the edges along one axis, got shape {aval_of(bins).shape}")
     if name != "histogram_bin_edges" and not aval_of(bins).size:
@@ -584,7 +578,7 @@ def histogram(a, bins=10, range: Sequence[Any] | None = None, weights=None,
     [0. 2. 1.]
     """
     count, edges = _split_bins("histogram", bins)
-    check_arrays("histogram", a, *(() if weights is None else (weights,)))
+    check_given("histogram", a, weights)
     if weights is not None and aval_of(weights).shape != aval_of(a).shape:
         raise ValueError(f"weights should have the same shape as a, got {aval_of(weights).shape} and "
                          f"{aval_of(a).shape}.")
@@ -601,7 +595,7 @@ def _histogram(a, edges, range, weights, count: int | None, density: bool) -> tu
     edges = _edges(a, edges, range, count=count, dtype=dtype)
     a = shaping.convert(a.ravel(), dtype, False)
     # Half floats could not count beyond a few thousand.
-    wide = dtypes.float32 if dtypes.itemsize_bits(counted) < 32 else counted
+    wide = dtypes.sum_dtype(counted)
     weights = shaping.full(a.shape, 1, wide) if weights is None else \
         shaping.convert(shaping.reshape(weights, a.shape), wide, False)
     size = edges.size
@@ -656,7 +650,7 @@ def histogramdd(sample, bins=10, range=None, weights=None, density: bool | None 
     Returns: counts, integers without weights and density; a list of edges.
     Raises: ValueError for arguments that do not fit, IndexError for edges without elements.
     """
-    check_arrays("histogramdd", sample, *(() if weights is None else (weights,)))
+    check_given("histogramdd", sample, weights)
     if aval_of(sample).ndim != 2:
         raise ValueError(f"histogramdd: sample must have shape (points, D), got {aval_of(sample).shape}")
     points, dimensions = aval_of(sample).shape
@@ -699,7 +693,7 @@ def _histogramdd(sample, given, ranges, weights, counts: tuple[int | None, ...],
     result = shaping.reshape(_bincount(cell, weights, length=math.prod(sizes)), sizes)
     result = lax.slice(result, [1] * len(sizes), [size - 1 for size in sizes])
     if density:
-        wide = dtypes.float32 if dtypes.itemsize_bits(sample.dtype) < 32 else sample.dtype
+        wide = dtypes.sum_dtype(sample.dtype)
         result = shaping.convert(result, wide, False)
         total = reductions.sum(result)
         for dimension, edges in enumerate(all_edges):

@@ -15,12 +15,13 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.axes import other_axes
 from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, unsupported
+from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, refuse_out
 from jaxlite.numpy.mapping import map_broadcast
 
 _bool = np.dtype(bool)
@@ -100,7 +101,8 @@ class ufunc:
 
     def __call__(self, *args, out: None = None, where: None = None):
         if out is not None or where is not None:
-            unsupported(self.__name__, out=out, where=where)
+            refuse_out(self.__name__, out)
+            refuse_out(self.__name__, where, "where")
         try:
             return self.call(*args)
         except Exception as error:
@@ -114,7 +116,7 @@ class ufunc:
     def _check_binary(self, method: str, out=None) -> None:
         if self._nin != 2 or self._nout != 1:
             raise ValueError(f"{method} only supported for binary ufuncs")
-        unsupported(f"{self.__name__}.{method}", out=out)
+        refuse_out(f"{self.__name__}.{method}", out)
 
     def reduce(self, a, axis=0, dtype=None, out: None = None, keepdims: bool = False, initial=None, where=None):
         """Combine the elements along an axis, first to last.
@@ -227,8 +229,7 @@ def _widened(dtype):
 def _to_front(a, axis):
     """The axes merged into one, in front."""
     axes = canonical_axes(axis, a.ndim)
-    rest = [each for each in range(a.ndim) if each not in axes]
-    a = lax.transpose(a, [*axes, *rest])
+    a = lax.transpose(a, [*axes, *other_axes(a.ndim, axes)])
     return lax.reshape(a, (math.prod(a.shape[:len(axes)]), *a.shape[len(axes):]))
 
 

@@ -1,5 +1,5 @@
-"""All elementwise functions of the numpy API: those of `arithmetic.py`, and the mathematical functions defined here:
-exponentials, trigonometry, signs and parts of floats, rounding, complex parts, divisors, limits.
+"""The mathematical functions of the numpy API, element by element: exponentials, trigonometry, signs and parts of floats,
+rounding, complex parts, divisors, limits. Those of operators are in `arithmetic.py`.
 """
 
 from __future__ import annotations
@@ -23,66 +23,30 @@ from jaxlite.numpy.api import (
     api,
     as_array,
     check_arrays,
+    check_given,
     dtype_of,
     promote,
     promote_inexact,
     promote_numeric,
     promote_ranks,
+    refuse_out,
     scalar,
     strong_arrays,
     strong_formula,
-    unsupported,
 )
-from jaxlite.numpy.arithmetic import (  # noqa: F401
-    abs,
-    absolute,
-    add,
+from jaxlite.numpy.arithmetic import (
+    binaries,
     binary,
     binary_xy,
-    bitwise_and,
-    bitwise_invert,
-    bitwise_left_shift,
-    bitwise_not,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
     constant,
-    divide,
-    divmod,
     equal,
-    float_power,
-    floor_divide,
     floor_quotient,
-    fmod,
     full_of,
-    greater,
-    greater_equal,
-    invert,
     kind_of,
-    left_shift,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    mod,
-    multiply,
-    negative,
-    not_equal,
     ordered,
-    positive,
-    pow,
-    power,
-    remainder,
     remainder_of,
-    right_shift,
     shape_of,
     stretch,
-    subtract,
-    true_divide,
     unaries,
     unary,
     where_same,
@@ -160,9 +124,8 @@ deg2rad, radians = unaries("deg2rad radians", strong_formula(lambda x: lax.mul(x
                            "Degrees to radians, element by element.")
 rad2deg, degrees = unaries("rad2deg degrees", strong_formula(lambda x: lax.mul(x, constant(180 / math.pi, x))),
                            "Radians to degrees, element by element.")
-_ANGLE = "The angle of the point (x2, x1), in [-pi, pi], element by element."
-arctan2 = binary("arctan2", lax.atan2, _ANGLE, promote_inexact)
-atan2 = binary("atan2", lax.atan2, _ANGLE, promote_inexact)
+arctan2, atan2 = binaries("arctan2 atan2", lax.atan2, "The angle of the point (x2, x1), in [-pi, pi], element by element.",
+                          promote_inexact)
 
 
 def _hypot(x, y):
@@ -437,7 +400,7 @@ def trunc(x):
 @api
 def modf(x, /, out: None = None) -> tuple[Any, Any]:
     """Fractional and whole part, both with the sign of x, element by element."""
-    unsupported("modf", out=out)
+    refuse_out("modf", out)
     (x,) = promote_inexact("modf", x)
     whole = where_same(lax.ge(x, constant(0, x)), lax.floor(x), lax.ceil(x))
     infinite = lax.abs(x) == math.inf
@@ -468,7 +431,7 @@ def round(a, decimals: int = 0, out: None = None):
       decimals: places after the point; negative for tens, hundreds, ... Static.
     Raises: ValueError for booleans.
     """
-    unsupported("round", out=out)
+    refuse_out("round", out)
     check_arrays("round", a)
     (x,) = promote("round", a)
     decimals = operator.index(decimals)
@@ -515,7 +478,7 @@ isnan = unary("isnan", lambda x: lax.ne(x, x), "Whether x is NaN, element by ele
 
 
 def _is_infinity(name: str, infinity: float, x, out):
-    unsupported(name, out=out)
+    refuse_out(name, out)
     (x,) = promote(name, x)
     kind = kind_of(x)
     if kind == "c":
@@ -726,7 +689,7 @@ def clip(arr=None, /, min=None, max=None):
     """
     if arr is None:
         raise ValueError("No input was provided to the clip function.")
-    check_arrays("clip", *(each for each in (arr, min, max) if each is not None))
+    check_given("clip", arr, min, max)
     if any(kind_of(each) == "c" for each in (arr, min, max) if each is not None):
         raise ValueError("Clip received a complex value either through the input or the min/max keywords. Complex values have "
                          "no ordering and cannot be clipped. Please convert to a real value or array by taking the real or "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from jaxlite import numpy as jnp
@@ -14,9 +15,15 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.numpy.api import as_arrays
 from jaxlite.numpy.reductions import _highest, _lowest
 
+# The value of empty segments, the update of `x.at[...]`, and the function that combines buckets.
+_KINDS: dict[str, tuple[Callable[[Any], Any], str, Callable[..., Any]]] = {
+    "segment_sum": (lambda dtype: 0, "add", jnp.sum), "segment_prod": (lambda dtype: 1, "multiply", jnp.prod),
+    "segment_max": (_lowest, "max", jnp.max), "segment_min": (_highest, "min", jnp.min),
+}  # fmt: skip
 
-def _segments(name: str, data, segment_ids, num_segments, options: dict[str, Any], bucket_size, identity, update: str,
-              combine):
+
+def _segments(name: str, data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode, out_sharding):
+    identity, update, combine = _KINDS[name]
     data, segment_ids = as_arrays(name, data, segment_ids)
     if dtypes.kind(segment_ids.dtype) not in "iu":
         raise TypeError(f"{name}: segment_ids must be integers, got {segment_ids.dtype}")
@@ -38,7 +45,9 @@ def _segments(name: str, data, segment_ids, num_segments, options: dict[str, Any
         return empty
 
     def scattered(part: slice):
-        return getattr(empty.at[segment_ids[part]], update)(data[part], wrap_negative_indices=False, **options)
+        return getattr(empty.at[segment_ids[part]], update)(
+            data[part], indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode,
+            out_sharding=out_sharding, wrap_negative_indices=False)
 
     if size >= count:
         return scattered(slice(None) if segment_ids.ndim else ...)  # type: ignore[arg-type]
@@ -62,34 +71,29 @@ def segment_sum(data, segment_ids, num_segments: int | None = None, indices_are_
     >>> jaxlite.ops.segment_sum(jnp.arange(5), jnp.array([0, 0, 1, 1, 2]))
     Array([1, 5, 4], dtype=int32)
     """
-    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
-               "out_sharding": out_sharding}
-    return _segments("segment_sum", data, segment_ids, num_segments, options, bucket_size, lambda dtype: 0, "add", jnp.sum)
+    return _segments("segment_sum", data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode,
+                     out_sharding)
 
 
 @boundary
 def segment_prod(data, segment_ids, num_segments: int | None = None, indices_are_sorted: bool = False,
                  unique_indices: bool = False, bucket_size: int | None = None, mode=None, out_sharding=None):
     """The product of the elements of each segment, 1 for empty ones; arguments as in `segment_sum`."""
-    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
-               "out_sharding": out_sharding}
-    return _segments("segment_prod", data, segment_ids, num_segments, options, bucket_size, lambda dtype: 1, "multiply",
-                     jnp.prod)
+    return _segments("segment_prod", data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode,
+                     out_sharding)
 
 
 @boundary
 def segment_max(data, segment_ids, num_segments: int | None = None, indices_are_sorted: bool = False,
                 unique_indices: bool = False, bucket_size: int | None = None, mode=None, out_sharding=None):
     """The greatest element of each segment, the least value of the dtype for empty ones; arguments as in `segment_sum`."""
-    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
-               "out_sharding": out_sharding}
-    return _segments("segment_max", data, segment_ids, num_segments, options, bucket_size, _lowest, "max", jnp.max)
+    return _segments("segment_max", data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode,
+                     out_sharding)
 
 
 @boundary
 def segment_min(data, segment_ids, num_segments: int | None = None, indices_are_sorted: bool = False,
                 unique_indices: bool = False, bucket_size: int | None = None, mode=None, out_sharding=None):
     """The least element of each segment, the greatest value of the dtype for empty ones; arguments as in `segment_sum`."""
-    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
-               "out_sharding": out_sharding}
-    return _segments("segment_min", data, segment_ids, num_segments, options, bucket_size, _highest, "min", jnp.min)
+    return _segments("segment_min", data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode,
+                     out_sharding)

@@ -235,7 +235,7 @@ def multinomial(key, n, p, *, shape=None, dtype=None, unroll: int | bool = 1):
       dtype: of the result; the default float if None.
       unroll: how many categories are done in one round of the loop.
     """
-    dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "multinomial")
+    dtype = dtypes.requested_dtype(dtype, "multinomial", float)
     n, p = promote_dtypes_inexact(n, p)  # whose precision decides what is drawn
     batch = lax.broadcast_shapes(n.shape, p.shape[:-1])
     size = p.shape[-1]

@@ -16,6 +16,7 @@ from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import Ints, ShapedArray, layouts, shaped_array
+from jaxlite.core.axes import other_axes
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
@@ -360,8 +361,7 @@ lowers_on_words(register_decomposition, "random_fold_in", _fold_in_words)
 def _to_front(value, dim: int | None):
     if not dim:
         return value
-    rank = len(aval_of(value).shape)
-    return lax.transpose(value, (dim, *(axis for axis in range(rank) if axis != dim)))
+    return lax.transpose(value, (dim, *other_axes(aval_of(value).ndim, (dim,))))
 
 
 def _batch_unary(primitive: Primitive) -> None:

@@ -15,7 +15,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
-from jaxlite.numpy.api import check_arrays
+from jaxlite.numpy.api import check_arrays, check_given
 from jaxlite.random.keys import check_key, sampler
 from jaxlite.random.prng import draw_bits
 from jaxlite.random.uniforms import (
@@ -154,7 +154,7 @@ def choice(key, a, shape: Sequence[int] = (), replace: bool = True, p=None, axis
     Returns: an array of shape a.shape[:axis] + shape + a.shape[axis + 1:].
     Raises: ValueError if there are not enough elements, or `p` does not fit them.
     """
-    check_arrays("choice", a, *(() if p is None else (p,)))
+    check_given("choice", a, p)
     if not isinstance(shape, (Sequence, np.ndarray)):
         raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}")
     shape = lax.broadcast_shapes(tuple(shape))

@@ -34,7 +34,7 @@ def float_dtype(name: str, dtype, accepted: str = "f"):
 
     Raises: ValueError for other kinds, TypeError for floats of less than 8 bits.
     """
-    found = dtypes.check_user_dtype_supported(float if dtype is None else dtype, name)
+    found = dtypes.requested_dtype(dtype, name, float)
     if dtypes.kind(found) not in accepted:
         kinds = "float or complex" if "c" in accepted else "float"
         raise ValueError(f"dtype argument to `{name}` must be a {kinds} dtype, got {found}")
@@ -45,7 +45,7 @@ def float_dtype(name: str, dtype, accepted: str = "f"):
 
 def int_dtype(name: str, dtype):
     """The dtype that a sampler of integers was requested; the default int if None."""
-    return dtypes.check_user_dtype_supported(int if dtype is None else dtype, name)
+    return dtypes.requested_dtype(dtype, name, int)
 
 
 def full_shape(shape, *params, error: type[Exception] = ValueError) -> Ints:

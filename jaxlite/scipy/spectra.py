@@ -25,6 +25,7 @@ from jaxlite.numpy.api import (
     broadcasts_inside,
     canonical_axes,
     check_arrays,
+    check_given,
     is_complex,
     promote_dtypes_inexact,
     promotes_inside,
@@ -185,7 +186,7 @@ def _spectra(name: str, x, y, fs, window, nperseg: int | None, noverlap: int | N
         raise ValueError(f"Unknown boundary option '{boundary}', must be one of: {[*_EXTENSIONS, None]}")
     if scaling not in ("density", "spectrum"):
         raise ValueError(f"Unknown scaling: {scaling!r}")
-    check_arrays(name, x, *(() if y is None else (y,)))
+    check_given(name, x, y)
     same = y is None
     x, y = promote_dtypes_inexact(as_array(x), as_array(x if y is None else y))
     (axis,) = canonical_axes((axis,), x.ndim)

@@ -405,6 +405,21 @@ def def_elementwise(primitive: Primitive) -> None:
     primitive.def_batching(batching)
 
 
+def def_in_place(primitive: Primitive) -> None:
+    """Set the rule of a primitive of one operand that does the same with a batch, whose axis stays where it is."""
+    primitive.def_batching(lambda _, args, dims, /, **params: (primitive.bind(*args, **params), dims[0]))
+
+
+def def_batching_of_one(primitive: Primitive) -> Callable[..., Any]:
+    """Decorator: the rule of a primitive of one operand, `rule(axis, x, dim, **params)`; `dim` is its batch axis."""
+
+    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
+        primitive.def_batching(lambda axis, args, dims, /, **params: rule(axis, *args, *dims, **params))
+        return rule
+
+    return register
+
+
 def _insert_ones(value: Any, position: int, count: int) -> Any:
     return _expand(value, range(position, position + count))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxlite.core.jaxpr import JaxprEqn
 from jaxlite.core.primitive import Primitive
-from jaxlite.traces.batching import Axis, bring_to_front
+from jaxlite.traces.batching import Axis, bring_to_front, def_in_place
 from jaxlite.traces.jvp import Zero, instantiate
 from jaxlite.traces.saving import Split, keeping
 
@@ -29,7 +29,7 @@ rules = _Rules()
 kept_p.def_abstract_eval(lambda x: x)
 kept_p.def_jvp(lambda primals, tangents: (kept_p.bind(*primals), tangents[0]))
 kept_p.def_transpose(lambda cotangent, x: [cotangent])
-kept_p.def_batching(lambda axis, args, dims: (kept_p.bind(*args), dims[0]))
+def_in_place(kept_p)
 keeping[kept_p] = lambda eqn, policy: Split([eqn], list(eqn.outvars), [])
 
 

@@ -15,7 +15,7 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import runs_program
 from jaxlite.core.tracing import state
 from jaxlite.traces.backward_logs import log_outputs
-from jaxlite.traces.batching import Axis, batch_jaxpr
+from jaxlite.traces.batching import Axis, batch_jaxpr, def_in_place
 from jaxlite.traces.call_rules import spread_tangents
 from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
@@ -30,7 +30,7 @@ name_p = Primitive("name")
 name_p.def_abstract_eval(lambda x, *, name: x)
 name_p.def_jvp(lambda primals, tangents, *, name: (name_p.bind(*primals, name=name), tangents[0]))
 name_p.def_transpose(lambda ct, x, *, name: [ct])
-name_p.def_batching(lambda axis, args, dims, *, name: (name_p.bind(*args, name=name), dims[0]))
+def_in_place(name_p)
 
 
 @checkpoint_p.def_jvp

@@ -15,6 +15,7 @@ from jaxlite.core.aval import in_space, space_of_kind
 from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, no_effects
 from jaxlite.core.primitive import Primitive
 from jaxlite.devices import placement
+from jaxlite.traces.batching import def_in_place
 from jaxlite.traces.jvp import Zero
 
 
@@ -60,7 +61,7 @@ offload_p = Primitive("offload")
 offload_p.knows_spaces = True
 offload_p.def_abstract_eval(lambda x, *, src, dst: in_space(x, space_of_kind(dst)))
 offload_p.def_eager(lambda x, *, src, dst: placement.put(x, placement.of_kind(x.sharding, dst)))
-offload_p.def_batching(lambda axis, args, dims, **params: (offload_p.bind(*args, **params), dims[0]))
+def_in_place(offload_p)
 offload_p.def_jvp(lambda primals, tangents, **params: (offload_p.bind(*primals, **params), _moved(tangents[0], **params)))
 offload_p.def_transpose(lambda ct, x, *, src, dst: [_moved(ct, dst, src)])
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxlite.compilation.options import check_callable
 from jaxlite.core import dtypes, source
+from jaxlite.core.axes import with_sizes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
@@ -42,7 +43,7 @@ def _split_axis(x: Any, axis: int, shapes: Sequence[tuple[int, ...]], sizes: Seq
     """Cut the axis of all directions into one piece for each leaf, in the leaf's shape."""
     shape = aval_of(x).shape
     pieces = shaping.split(x, sizes, axis)
-    return [shaping.reshape(piece, (*shape[:axis], *own, *shape[axis + 1:])) for piece, own in zip(pieces, shapes, strict=True)]
+    return [shaping.reshape(piece, with_sizes(shape, axis, *own)) for piece, own in zip(pieces, shapes, strict=True)]
 
 
 @boundary

@@ -308,6 +308,13 @@ def test_pad_of_other_dtypes_and_shapes():
     assert weak.weak_type
 
 
+def test_pad_takes_the_median_of_statistics():
+    wide = np.array([60000, 60000], np.float16)  # their sum is no float16
+    assert jnp.pad(wide, 1, mode="median").tolist() == [60000] * 4
+    with pytest.raises(ValueError, match="complex"):
+        jnp.pad(np.ones(2, np.complex64), 1, mode="median")
+
+
 def test_pad_with_traced_values_and_with_a_function():
     same(jax.jit(lambda v: jnp.pad(X, 1, constant_values=v))(2.0), np.pad(X, 1, constant_values=2))
     same(jnp.pad(X, 1, constant_values=(1, jnp.array(2))), np.pad(X, 1, constant_values=(1, 2)))

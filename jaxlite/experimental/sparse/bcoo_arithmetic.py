@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
+from jaxlite.core.axes import other_axes
 from jaxlite.experimental.sparse.base import SparseInfo, is_dense
 from jaxlite.experimental.sparse.batches import columns_of, full_batch, over_batch, past_ends, shape_parts
 from jaxlite.experimental.sparse.bcoo_base import BCOO, BCOOBase, bcoo_of, bcoo_sum_duplicates, flat, taken
@@ -119,7 +120,7 @@ def _sparse_times_dense(mat: BCOO, dense, contract: tuple[int, ...], dense_contr
 
         return over_batch(one, mat.n_batch)(*full_batch(mat), dense)
     mat = flat(mat)
-    free = [axis for axis in range(mat.ndim) if axis not in contract + batch]
+    free = other_axes(mat.ndim, contract + batch)
     columns = columns_of(mat.indices)
     place = tuple(columns[axis] for axis in (*batch, *contract))
     rows = dense.at[place].get(mode="fill", fill_value=0) if place else jnp.broadcast_to(dense, (mat.nse, *dense.shape))

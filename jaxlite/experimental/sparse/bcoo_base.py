@@ -19,6 +19,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes, source
+from jaxlite.core.axes import with_sizes
 from jaxlite.core.tracing import Tracer
 from jaxlite.experimental.sparse.base import JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, SparseInfo
 from jaxlite.experimental.sparse.batches import (
@@ -225,7 +226,7 @@ def bcoo_sum_duplicates_p(data, indices, *, spinfo: SparseInfo, nse: int) -> lis
     indices, axis = shared_as(mat, indices), mat.n_batch
     grow = nse - data.shape[axis]
     if grow > 0:
-        data = jnp.concatenate([data, jnp.zeros((*data.shape[:axis], grow, *data.shape[axis + 1:]), data.dtype)], axis)
+        data = jnp.concatenate([data, jnp.zeros(with_sizes(data.shape, axis, grow), data.dtype)], axis)
         return [data, jnp.concatenate([indices, past_ends(sparse, indices.dtype, (*indices.shape[:axis], grow))], axis)]
     return [lax.slice_in_dim(data, 0, nse, axis=axis), lax.slice_in_dim(indices, 0, nse, axis=axis)]
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
+from jaxlite.core.axes import with_ones
 from jaxlite.core.tracing import Tracer
 from jaxlite.experimental.sparse.base import SparseInfo
 from jaxlite.experimental.sparse.batches import full_batch, shape_parts
@@ -303,7 +304,7 @@ def _gathered(mat: BCOO, keys: Sequence[Any]) -> BCOO:
     mat = flat(indexed(mat, tuple(key if isinstance(key, slice) else slice(None) for key in keys if key is not None)))
     places = jnp.broadcast_arrays(*[jnp.asarray(keys[position]) for position in positions])
     batch = places[0].shape
-    sizes = [1 if axis in axes else size for axis, size in enumerate(mat.shape)]
+    sizes = with_ones(mat.shape, axes)
     nse = min(mat.nse, math.prod(sizes))
 
     def piece(*indices):

@@ -10,7 +10,7 @@ import numpy as np
 from jaxlite.core.aval import AbstractToken, AbstractValue, ShapedArray
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.jaxpr import JaxprEqn, Var, no_effects
-from jaxlite.core.tracing import Tracer
+from jaxlite.core.tracing import known_value
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.traces.jvp import tangent_aval
 
@@ -60,11 +60,7 @@ def unmapped_aval(size: int, axis: int | None, aval: AbstractValue, explicit_mes
 
 def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
     """A value that is not traced, converted by `force` if that is given. Raises: ConcretizationTypeError for tracers."""
-    if isinstance(val, Tracer):
-        known = val.known()
-        if isinstance(known, Tracer):
-            raise ConcretizationTypeError(val, context)
-        val = known
+    val = known_value(val, context)
     return val if force is None else force(val)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core.aval import is_cut
+from jaxlite.core.axes import other_axes, with_sizes
 from jaxlite.core.dtypes import kind
 from jaxlite.core.filtering import boundary
 from jaxlite.core.staging import trace_to_jaxpr
@@ -89,7 +90,7 @@ def _by_loops(combine: Callable, leaves: list[Any], axis: int, reverse: bool) ->
     if is_symbolic(avals[0].shape[axis]) or avals[0].shape[axis] < _LONG or any(
             is_cut(aval) or 0 in aval.shape or kind(aval.dtype) not in "iufc" for aval in avals):
         return None
-    elements = [aval.update(shape=(*aval.shape[:axis], 2, *aval.shape[axis + 1:])) for aval in avals]
+    elements = [aval.update(shape=with_sizes(aval.shape, axis, 2)) for aval in avals]
     try:
         jaxpr, _ = trace_to_jaxpr(lambda *both: combine([*both[:len(leaves)]], [*both[len(leaves):]]), elements * 2)
     except Exception:  # it says what is wrong where it is called for all elements
@@ -154,7 +155,7 @@ def _scan_in_order(combine: Callable, first: list[Any], rest: list[Any], axis: i
         return total, [squeeze(value, (axis,)) for value in total]
 
     def order(value) -> list[int]:
-        return [axis, *(each for each in range(value.ndim) if each != axis)]
+        return [axis, *other_axes(value.ndim, (axis,))]
 
     results = scan(step, first, [transpose(value, order(value)) for value in rest])[1]
     return [concatenate([one, transpose(value, [order(value).index(each) for each in range(value.ndim)])], axis)

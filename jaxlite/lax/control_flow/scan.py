@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import errors, source
+from jaxlite.core import source
 from jaxlite.core.aval import AbstractRef, Ints, with_axis, without_axis
 from jaxlite.core.filtering import boundary
 from jaxlite.core.flat_tree import ScanParams, scan_counts, scan_groups
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.refs import Ref
-from jaxlite.core.tracing import Tracer, is_eager, state
+from jaxlite.core.tracing import Tracer, is_eager, known_value, state
 from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax.control_flow.bodies import (
@@ -170,11 +170,8 @@ def _length(what: str, xs, avals: list[Any], length) -> int:
         raise ValueError(f"{what} got values with different leading axis sizes: "
                          f"{', '.join(str(size) for size in sizes)}. ({found})")
     if length is not None:
-        if isinstance(length, Tracer):
-            raise errors.ConcretizationTypeError(
-                length, f"the `length` argument of `{what}` is a concrete `int`; for a length that is known only at "
-                        "run time use `while_loop` or `fori_loop`")
-        length = int(length)
+        length = int(known_value(length, f"the `length` argument of `{what}` is a concrete `int`; for a length that is known "
+                                         "only at run time use `while_loop` or `fori_loop`"))
         if length < 0:
             raise ValueError(f"{what} got a negative `length`: {length}.")
         if sizes and length not in sizes:

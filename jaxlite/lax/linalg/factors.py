@@ -22,7 +22,6 @@ from jaxlite.lax.linalg.pieces import (
     check_matrices,
     check_square,
     front,
-    real_dtype,
     strong,
     symmetrized,
     transposed,
@@ -350,7 +349,7 @@ def hessenberg(a) -> list[Any]:
 def _tridiagonal_avals(a, *, lower: bool) -> list[ShapedArray]:
     batch = check("tridiagonal", (a,), (2,))
     check_square("tridiagonal", a.shape)
-    size, real = a.shape[-1], real_dtype(a.dtype)
+    size, real = a.shape[-1], dtypes.real_dtype(a.dtype)
     beside = (*batch, max(size - 1, 0))
     return [strong(a.shape, a.dtype), strong((*batch, size), real), strong(beside, real), strong(beside, a.dtype)]
 

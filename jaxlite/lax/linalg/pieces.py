@@ -62,11 +62,6 @@ def check_square(name: str, shape: Ints, which: str = "input") -> None:
         raise ValueError(f"The {which} to {name} must be a square matrix. Got shape {shape}.")
 
 
-def real_dtype(dtype):
-    """The dtype of the absolute values."""
-    return np.dtype(dtype.type(0).real.dtype)
-
-
 def complex_dtype(dtype):
     """The complex dtype with parts of a dtype."""
     return np.result_type(dtype, np.complex64)

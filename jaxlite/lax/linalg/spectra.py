@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
@@ -27,7 +28,6 @@ from jaxlite.lax.linalg.pieces import (
     check_square,
     complex_dtype,
     pair,
-    real_dtype,
     strong,
     subset,
     symmetrized,
@@ -108,7 +108,7 @@ def _eigh_avals(x, *, lower: bool, sort_eigenvalues: bool, subset_by_index, algo
     check_square("eigh", x.shape)
     size = x.shape[-1]
     count = subset("eigh", subset_by_index, size)
-    return [strong((*batch, size, count), x.dtype), strong((*batch, count), real_dtype(x.dtype))]
+    return [strong((*batch, size, count), x.dtype), strong((*batch, count), dtypes.real_dtype(x.dtype))]
 
 
 @boundary
@@ -171,7 +171,7 @@ def _svd_avals(x, *, full_matrices: bool, compute_uv: bool, subset_by_index=None
     if subset_by_index is not None and full_matrices and compute_uv:
         raise ValueError("full_matrices and subset_by_index cannot both be set")
     inner = subset("svd", subset_by_index, smallest(rows, columns))
-    values = strong((*batch, inner), real_dtype(x.dtype))
+    values = strong((*batch, inner), dtypes.real_dtype(x.dtype))
     if not compute_uv:
         return [values]
     return [values, strong((*batch, rows, rows if full_matrices else inner), x.dtype),
@@ -237,7 +237,7 @@ _BY_QR = 100  # weights from which on a step takes a QR decomposition
 def _qdwh(x, is_hermitian: bool, limit: int, eps: float) -> tuple[Any, Any, Any, Any]:
     aval = aval_of(x)
     columns, dtype = aval.shape[1], aval.dtype
-    real = real_dtype(dtype)
+    real = dtypes.real_dtype(dtype)
     add, sub, mul, div, sqrt = elementwise.add, elementwise.sub, elementwise.mul, elementwise.div, elementwise.sqrt
     number = real.type
 

@@ -481,6 +481,16 @@ def _count_eqns(jaxpr: Jaxpr) -> int:
     return len(jaxpr.eqns) + sum(map(_count_eqns, subjaxprs(jaxpr)))
 
 
+def pick(values: Sequence[Any], flags: Sequence[Any]) -> list[Any]:
+    """The values where flags hold: of the operands or the results of an equation, of its specs, ..."""
+    return [value for value, flag in zip(values, flags, strict=True) if flag]
+
+
+def drop(values: Sequence[Any], flags: Sequence[Any]) -> list[Any]:
+    """The values where flags do not hold."""
+    return [value for value, flag in zip(values, flags, strict=True) if not flag]
+
+
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, before: Callable[[JaxprEqn], None] | None = None,
                propagate_source_info: bool = True) -> list[Any]:
     """Run a program equation by equation, under whatever trace is current.

@@ -354,10 +354,13 @@ class Tracer:
         return f"JitTracer({'~' if self.weak_type else ''}{self.aval.str_short()})"
 
 
-def known_value(value: Any, hint: str) -> Any:
-    """The value itself, or the concrete array behind a tracer. Raises: ConcretizationTypeError for other tracers."""
+def known_value(value: Any, hint: str, *names: str) -> Any:
+    """The value itself, or the concrete array behind a tracer.
+
+    Raises: ConcretizationTypeError for other tracers, with a hint that has `{}` in the places of the names.
+    """
     if isinstance(value, Tracer) and isinstance(value := value.known(), Tracer):
-        raise errors.ConcretizationTypeError(value, hint)
+        raise errors.ConcretizationTypeError(value, hint.format(*names) if names else hint)
     return value
 
 

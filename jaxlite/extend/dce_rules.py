@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 
 from jaxlite.core import source
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, pick
 from jaxlite.core.primitive import Primitive, load_rules
 from jaxlite.extend.rule_tables import RuleError
 from jaxlite.traces.partial import dce_jaxpr
-from jaxlite.traces.saving import deciding, narrowing, pick
+from jaxlite.traces.saving import deciding, narrowing
 from lowering import xla
 
 DceRule = Callable[..., tuple[list[bool], JaxprEqn | None]]

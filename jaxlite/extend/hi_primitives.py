@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from jaxlite.core import high
-from jaxlite.core.jaxpr import JaxprEqn, no_effects
+from jaxlite.core.jaxpr import JaxprEqn, no_effects, pick
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.source import function_location, here
 from jaxlite.core.staging import trace_to_jaxpr
@@ -21,9 +21,9 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax.reductions import reduce_sum
 from jaxlite.traces.backward_logs import as_outputs, log, log_outputs
 from jaxlite.traces.batching import batch_flat, bring
-from jaxlite.traces.jvp import Zero, instantiate, tangent_aval
+from jaxlite.traces.jvp import Zero, instantiate, nonzero_flags, tangent_aval
 from jaxlite.traces.linearize import with_user_rule
-from jaxlite.traces.saving import narrowing, pick
+from jaxlite.traces.saving import narrowing
 from jaxlite.traces.transpose import Linear, backward, is_linear
 from jaxlite.transforms.accumulators import GradAccum, accumulator, values_of
 
@@ -316,7 +316,7 @@ narrowing[call_hi_primitive_p] = _narrow
 
 
 def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, _prim: VJPHiPrimitive) -> Any:
-    nonzero = [type(tangent) is not Zero for tangent in tangents]
+    nonzero = nonzero_flags(tangents)
     flags, args = tree_unflatten(_prim.in_tree, nonzero), tree_unflatten(_prim.in_tree, primals)
     derived = _prim._derived()
     forward = (state.pushes_forward or not _prim.has("vjp_fwd") or derived == "lin") and (
@@ -328,7 +328,7 @@ def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, _prim: VJPHiP
     outs = _flat(_prim.out_tree, out)
     leaves, tree = tree_flatten(residuals)
     moves = tuple(broadcast_prefix(nonzero_out, with_places(_prim.out_tree)))
-    dots = linear_p.bind(*leaves, *[each for each, flag in zip(tangents, nonzero, strict=True) if flag], prim=_prim, tree=tree,
+    dots = linear_p.bind(*leaves, *pick(tangents, nonzero), prim=_prim, tree=tree,
                          nonzero=tuple(nonzero), forward=forward, moves=moves)
     return outs, [dot if flag else Zero(tangent_aval(aval))
                   for dot, flag, aval in zip(dots, moves, _prim.out_avals_flat, strict=True)]
@@ -373,14 +373,14 @@ class _Linear(HiPrimitive):
             self._transpose_linearized(prim, residuals, nonzero, cotangents, accumulators)
         else:
             log(prim.vjp_bwd(*residuals, cotangent, *tree_unflatten(prim.in_tree, accumulators)), linear_p)
-        return [None] * tree.num_leaves + values_of([each for each, flag in zip(accumulators, nonzero, strict=True) if flag])
+        return [None] * tree.num_leaves + values_of(pick(accumulators, nonzero))
 
     def _transpose_linearized(self, prim: VJPHiPrimitive, residuals: Any, nonzero: tuple[bool, ...], cotangents: Any,
                               accumulators: Sequence[GradAccum]) -> None:
         def push(*tangents: Any) -> list[Any]:
             return self._pushed(prim, residuals, nonzero, tangents)
 
-        active = [each for each, flag in zip(accumulators, nonzero, strict=True) if flag]
+        active = pick(accumulators, nonzero)
         avals = [each.aval for each in active]
         jaxpr, consts = trace_to_jaxpr(push, avals)
         for each, cotangent in zip(active, backward(jaxpr, consts, [Linear(aval) for aval in avals], cotangents), strict=True):

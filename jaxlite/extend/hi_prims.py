@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from jaxlite.core.aval import without_axis
+from jaxlite.core.jaxpr import pick
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.extend.hi_primitives import VJPHiPrimitive, call_hi_primitive_p
 from jaxlite.lax.reductions import reduce_sum
 from jaxlite.traces.batching import batch_flat, bring
-from jaxlite.traces.jvp import Zero, instantiate, tangent_aval
+from jaxlite.traces.jvp import Zero, instantiate, nonzero_flags, tangent_aval
 from jaxlite.transforms.derivatives import linear_transpose
 
 
@@ -141,7 +142,7 @@ def _transposed(prim: HiPrim, push: Callable[..., Any], nonzero: Any, cotangent:
         full = [next(rest) if flag else Zero(aval) for flag, aval in zip(flags, avals, strict=True)]
         return [instantiate(out) for out in prim.out_tree.flatten_up_to(push(tree_unflatten(prim.in_tree, full)))]
 
-    found = iter(linear_transpose(moved, *[aval for aval, flag in zip(avals, flags, strict=True) if flag])(
+    found = iter(linear_transpose(moved, *pick(avals, flags))(
         [instantiate(each) for each in prim.out_tree.flatten_up_to(cotangent)]))
     return tree_unflatten(prim.in_tree, [next(found) if flag else Zero(aval) for flag, aval in zip(flags, avals, strict=True)])
 
@@ -174,7 +175,7 @@ def jvp_from_lin(self: HiPrim, primals: Any, tangents: Any) -> Any:
     """A rule `jvp` by `lin` and `linearized`."""
     if type(self).lin is linearize_from_jvp.lin:
         raise TypeError(f"subclass {type(self).__name__} defines `jvp` by `lin` and `lin` by `jvp`")
-    nonzero = [type(each) is not Zero for each in self.in_tree.flatten_up_to(tangents)]
+    nonzero = nonzero_flags(self.in_tree.flatten_up_to(tangents))
     out, *rest = self.lin(tree_unflatten(self.in_tree, nonzero), *primals)
     return out, self.linearized(rest[0], *rest[2:], *tangents)
 

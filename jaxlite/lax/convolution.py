@@ -363,8 +363,7 @@ def conv_general_dilated_patches(lhs, filter_shape: Sequence[int], window_stride
     count = 1
     for size in filter_shape:
         count *= size
-    row = shaping.broadcasted_iota(dtypes.int32, (count, count), 0)
-    column = shaping.broadcasted_iota(dtypes.int32, (count, count), 1)
+    row, column = shaping.indices((count, count))
     kernel = shaping.convert(elementwise.eq(row, column), lhs_aval.dtype, False)
     kernel = shaping.broadcast_in_dim(kernel, (features, count, count), (1, 2))
     kernel = shaping.reshape(kernel, (features * count, 1, *filter_shape))

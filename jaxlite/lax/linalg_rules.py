@@ -53,7 +53,7 @@ from jaxlite.lax.reductions import reduce_max, reduce_sum
 from jaxlite.lax.triangles import masked, places
 from jaxlite.traces.batching import Axis, bring, bring_to_front
 from jaxlite.traces.decompose import rules_by_parts
-from jaxlite.traces.jvp import Zero, add_tangents, def_zero, zero_for
+from jaxlite.traces.jvp import Zero, add_tangents, def_jvp_of_one, def_zero, zero_for
 from jaxlite.traces.transpose import is_linear
 
 # --- batching ----------------------------------------------------------------------------------------
@@ -263,16 +263,13 @@ def _tridiagonal_solve_transpose(ct, below, diagonal, above, b, **params) -> lis
 # --- LU and QR ---------------------------------------------------------------------------------------
 
 
-@lu_p.def_jvp
-def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+@def_jvp_of_one(lu_p)
+def _lu_jvp(x, dx) -> tuple[Any, Any]:
     """With Z = L^-1 P dA U^-1: dL = L tril(Z, -1), dU = triu(Z) U, as follows from P dA = dL U + L dU.
 
     Factors that are not square are completed by the identity; Z does not depend on the completion where it is used.
     """
-    (x,), (dx,) = primals, tangents
     packed, pivots, permutation = outs = lu_p.bind(x)
-    if type(dx) is Zero:
-        return outs, [zero_for(out) for out in outs]
     rows, columns = aval_of(x).shape[-2:]
     rest = [(0, 0, 0)] * (aval_of(x).ndim - 2)
     left = right = packed
@@ -310,18 +307,14 @@ def _lu_solve_transpose(ct, a, factors, permutation, b, *, transpose_a: bool) ->
     return [None, None, None, lu_solve(a, factors, permutation, ct, transpose_a=not transpose_a)]
 
 
-@qr_p.def_jvp
-def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, full_matrices: bool,
-            use_magma) -> tuple[Any, Any]:
+@def_jvp_of_one(qr_p)
+def _qr_jvp(x, dx, *, pivoting: bool, full_matrices: bool, use_magma) -> tuple[Any, Any]:
     """dQ = Q (K - M) + C, dR = Q^H dA - K R, with C = dA R^-1, M = Q^H C, and K = Q^H dQ skew [Walter].
 
     Of a wide matrix the leading square part fixes Q. R's diagonal is real, so K's is imaginary. The columns that complete
     the Q of a tall matrix are arbitrary: they move with the others as little as they can, not among each other.
     """
-    (x,), (dx,) = primals, tangents
     q, r, *order = outs = qr_p.bind(x, pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma)
-    if type(dx) is Zero:
-        return outs, [zero_for(out) for out in outs]
     rows, columns = aval_of(x).shape[-2:]
     if order:
         dx = _permuted(dx, order[0], -1)
@@ -347,13 +340,10 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, 
 # --- eigenvalues -------------------------------------------------------------------------------------
 
 
-@eigh_p.def_jvp
-def _eigh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lower: bool, **params) -> tuple[Any, Any]:
+@def_jvp_of_one(eigh_p)
+def _eigh_jvp(x, dx, *, lower: bool, **params) -> tuple[Any, Any]:
     """dw = diag(V^H dA V), dV = V (F o (V^H dA V)), F[i, j] = 1 / (w[j] - w[i]) [Giles]."""
-    (x,), (dx,) = primals, tangents
     vectors, values = outs = eigh_p.bind(x, lower=lower, **params)
-    if type(dx) is Zero:
-        return outs, [zero_for(out) for out in outs]
     if aval_of(vectors).shape != aval_of(x).shape:
         raise NotImplementedError("eigh: a subset of the eigenvectors has no derivative in terms of the subset alone; take "
                                   "all and slice")
@@ -379,17 +369,10 @@ def _eigenvector_tangent(vectors, inner, values):
     return e.sub(change, e.mul(vectors, _rows(vectors, shift)))
 
 
-@eig_p.def_jvp
-def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_left_eigenvectors: bool,
-             compute_right_eigenvectors: bool, enable_eigvec_derivs: bool, implementation) -> tuple[Any, Any]:
+@def_jvp_of_one(eig_p)
+def _eig_jvp(x, dx, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool, enable_eigvec_derivs: bool,
+             implementation) -> tuple[Any, Any]:
     """dw = diag(V^-1 dA V) [Giles]. Left vectors are the right ones of A^H, with conjugate values."""
-    (x,), (dx,) = primals, tangents
-
-    if type(dx) is Zero:
-        outs = eig_p.bind(x, compute_left_eigenvectors=compute_left_eigenvectors,
-                             compute_right_eigenvectors=compute_right_eigenvectors,
-                             enable_eigvec_derivs=enable_eigvec_derivs, implementation=implementation)
-        return outs, [zero_for(out) for out in outs]
     if (compute_left_eigenvectors or compute_right_eigenvectors) and not enable_eigvec_derivs:
         raise NotImplementedError(
             "Derivatives of non-symmetric eigenvectors hold only where the eigenvalues differ, and for vectors of length "
@@ -415,16 +398,11 @@ def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_left_ei
 # --- singular values ---------------------------------------------------------------------------------
 
 
-@svd_p.def_jvp
-def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: bool, compute_uv: bool,
-             **params) -> tuple[Any, Any]:
+@def_jvp_of_one(svd_p)
+def _svd_jvp(x, dx, *, full_matrices: bool, compute_uv: bool, **params) -> tuple[Any, Any]:
     """With P = U^H dA V: dS = diag(P), dU = U (F o (P S + S P^H)) + (1 - U U^H) dA V S^-1, dV alike, where
     F[i, j] = 1 / (s[j]^2 - s[i]^2) [Townsend]. Complex: the imaginary part of diag(P) turns U and V against each other
     [Wan]; phases of their columns are arbitrary, and U takes it all, as in JAX."""
-    (x,), (dx,) = primals, tangents
-    if type(dx) is Zero:
-        outs = svd_p.bind(x, full_matrices=full_matrices, compute_uv=compute_uv, **params)
-        return outs, [zero_for(out) for out in outs]
     rows, columns = aval_of(x).shape[-2:]
     if compute_uv and full_matrices and rows != columns:
         raise NotImplementedError(

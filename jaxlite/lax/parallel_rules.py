@@ -21,7 +21,7 @@ from jaxlite.lax import parallel as p
 from jaxlite.lax import reductions, shaping
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, gather
 from jaxlite.traces.batching import Axis, batch_flat, bring_to_front, move
-from jaxlite.traces.jvp import Zero, def_linear, tangent_aval
+from jaxlite.traces.jvp import Zero, def_jvp_of_one, def_linear, tangent_aval
 
 # --- batching ----------------------------------------------------------------------------------------
 # A local rule gets all examples of the named axis at axis 0, and gives its result and where it varies (None: nowhere).
@@ -206,12 +206,9 @@ def_linear(p.pbroadcast_p, _pbroadcast_transpose)
 
 
 def _def_extreme(primitive: Primitive) -> None:
-    @primitive.def_jvp
-    def rule(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
-        (x,), (dx,) = primals, tangents
+    @def_jvp_of_one(primitive)
+    def rule(x, dx, **params) -> tuple[Any, Any]:
         out = primitive.bind(x, **params)
-        if type(dx) is Zero:
-            return out, Zero(tangent_aval(aval_of(out)))
         chosen = shaping.convert(e.eq(x, out), aval_of(out).dtype, False)  # equal ones share
         names, groups = params["axes"], params["axis_index_groups"]
         share = e.div(chosen, p.sum_over(chosen, names, groups))

@@ -677,6 +677,11 @@ def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
     return placement.laid_out(out, out_sharding)
 
 
+def indices(shape, dtype=np.int32) -> tuple[Any, ...]:
+    """For each axis the array of a shape of which each element is its index along that axis: rows and columns of a matrix."""
+    return tuple([broadcasted_iota(dtype, shape, axis) for axis in range(len(shape))])
+
+
 @empty_p.def_abstract_eval
 def _empty_aval(*, shape: Ints, dtype, out_sharding=None) -> ShapedArray:
     return shaped_array(shape, dtype, False)

@@ -25,7 +25,7 @@ from jaxlite.core.aval import AbstractRef, ShapedArray, dual_spec, has_states, i
 from jaxlite.core.discharge import discharge_jaxpr, discharges
 from jaxlite.core.effects import REF
 from jaxlite.core.errors import JaxprTypeError
-from jaxlite.core.jaxpr import ClosedJaxpr, JaxprEqn, derived, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, JaxprEqn, derived, drop, eval_jaxpr, pick
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import MixedVarying, Primitive
 from jaxlite.core.sharing import derived_once
@@ -37,8 +37,8 @@ from jaxlite.devices.sharding import NamedSharding, P, axes_of, used_axes
 from jaxlite.lax import elementwise, parallel, shaping
 from jaxlite.traces.backward_logs import log_outputs, with_log
 from jaxlite.traces.batching import Axis, batch_flat, bring_to_front
-from jaxlite.traces.call_rules import spread_tangents
-from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, zero_for
+from jaxlite.traces.call_rules import spread_cotangents, spread_tangents
+from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, nonzero_flags, zero_for
 from jaxlite.traces.linearize import linearize_jaxpr
 from jaxlite.traces.transpose import Linear, backward, is_linear
 
@@ -210,20 +210,16 @@ def _whole(count: int) -> Specs:
 # --- derivatives -------------------------------------------------------------------------------------
 
 
-def _chosen(values: Sequence[Any], flags: Sequence[bool]) -> tuple[Any, ...]:
-    return tuple(value for value, flag in zip(values, flags, strict=True) if flag)
-
-
 @shard_map_p.def_jvp
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, mesh, in_specs: Specs,
          out_specs: Specs, newly_manual_axes: frozenset[Any], check_vma: bool):
-    nonzero = [type(tangent) is not Zero for tangent in tangents]
+    nonzero = nonzero_flags(tangents)
     with inside(mesh, newly_manual_axes, check_vma):
         program, consts, out_nonzero = jvp_jaxpr(jaxpr, nonzero, False)
     outs = shard_map_p.bind(
-        *consts, *primals, *_chosen(tangents, nonzero), jaxpr=program, mesh=mesh,
-        in_specs=(*_whole(len(consts)), *in_specs, *_chosen(in_specs, nonzero)),
-        out_specs=(*out_specs, *_chosen(out_specs, out_nonzero)), newly_manual_axes=newly_manual_axes, check_vma=check_vma)
+        *consts, *primals, *pick(tangents, nonzero), jaxpr=program, mesh=mesh,
+        in_specs=(*_whole(len(consts)), *in_specs, *pick(in_specs, nonzero)),
+        out_specs=(*out_specs, *pick(out_specs, out_nonzero)), newly_manual_axes=newly_manual_axes, check_vma=check_vma)
     count = len(jaxpr.out_avals)
     primals_out = outs[:count]
     return primals_out, spread_tangents(outs[count:], out_nonzero, [aval_of(out) for out in primals_out])
@@ -277,13 +273,13 @@ def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Closed
     common = {"mesh": mesh, "newly_manual_axes": newly_manual_axes, "check_vma": check_vma}
     outs = shard_map_p.bind(*split.consts, *primals, jaxpr=made.primal, in_specs=(*_whole(len(split.consts)), *in_specs),
                             out_specs=(*out_specs, *made.residual_specs), **common)
-    primals_out, computed = outs[:split.num_outs], iter(outs[split.num_outs:])
+    primals_out = outs[:split.num_outs]
     if not any(split.nonzero_out):
         return primals_out, [zero_for(out) for out in primals_out]
-    residuals = [next(computed) if index is None else primals[index] for index in split.forwarded]
     tangents_out = shard_map_p.bind(
-        *residuals, *_chosen(tangents, nonzero), jaxpr=made.tangent,
-        in_specs=(*made.entering_specs, *_chosen(in_specs, nonzero)), out_specs=_chosen(out_specs, split.nonzero_out), **common)
+        *split.residuals(outs, primals), *pick(tangents, nonzero), jaxpr=made.tangent,
+        in_specs=(*made.entering_specs, *pick(in_specs, nonzero)), out_specs=tuple(pick(out_specs, split.nonzero_out)),
+        **common)
     return primals_out, spread_tangents(tangents_out, split.nonzero_out, [aval_of(out) for out in primals_out])
 
 
@@ -347,23 +343,21 @@ def _transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, mesh, i
     nonzero = tuple(type(cotangent) is not Zero for cotangent in cotangents)
     program, consts, arrives, logged, log_specs = _remembered(_backward, jaxpr, linear, nonzero, mesh, in_specs, out_specs,
                                                               newly_manual_axes, check_vma)
-    known = [operand for operand, flag in zip(operands, linear, strict=True) if not flag]
+    known = drop(operands, linear)
     given = []
     for cotangent, spec, flag in zip(cotangents, out_specs, nonzero, strict=True):
         if flag:
             copies = 1 if check_vma else math.prod(mesh.shape[name] for name in _unnamed(spec, mesh, newly_manual_axes))
             given.append(cotangent if copies == 1 else
                          elementwise.div(cotangent, np.asarray(copies).astype(aval_of(cotangent).dtype)[()]))
-    known_specs = _chosen(in_specs, [not flag for flag in linear])
-    linear_specs = list(map(dual_spec, _chosen(in_specs, linear)))
-    given_specs = map(dual_spec, _chosen(out_specs, nonzero))
-    outs = iter(log_outputs(shard_map_p.bind(
+    known_specs = drop(in_specs, linear)
+    linear_specs = list(map(dual_spec, pick(in_specs, linear)))
+    given_specs = map(dual_spec, pick(out_specs, nonzero))
+    outs = log_outputs(shard_map_p.bind(
         *consts, *known, *given, jaxpr=program, mesh=mesh, check_vma=check_vma, newly_manual_axes=newly_manual_axes,
         in_specs=(*_whole(len(consts)), *known_specs, *given_specs),
-        out_specs=(*_chosen(linear_specs, arrives), *log_specs)), logged, shard_map_p))
-    reached = iter(arrives)
-    return [None if not flag else (next(outs) if next(reached) else Zero(cotangent_aval(operand.aval)))
-            for operand, flag in zip(operands, linear, strict=True)]
+        out_specs=(*pick(linear_specs, arrives), *log_specs)), logged, shard_map_p)
+    return spread_cotangents(outs, arrives, operands, linear)
 
 
 # --- batching ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
 from jaxlite.lax.reductions_rules import shifted
 from jaxlite.lax.sorting import approx_top_k_p, sort_p, top_k_p
 from jaxlite.traces.batching import Axis, bring, def_batching_of_one
-from jaxlite.traces.jvp import Zero, zero_for
+from jaxlite.traces.jvp import Zero, def_jvp_of_one, zero_for
 
 
 def _taken(x, indices, axis: int):
@@ -57,13 +57,11 @@ def _sort_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
 def _def_top(primitive: Primitive, parameter: str) -> None:
     """Set the rules of a primitive that gives values and where they are along an axis."""
 
-    @primitive.def_jvp
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
-        (x,), (g,) = primals, tangents
+    @def_jvp_of_one(primitive)
+    def jvp(x, g, **params) -> tuple[Any, Any]:
         values, indices = primitive.bind(x, **params)
-        if type(g) is not Zero:
-            g = _taken(g, _as_positions(indices), params[parameter] % aval_of(x).ndim)
-        return [values, indices], [zero_for(values) if type(g) is Zero else g, zero_for(indices)]
+        g = _taken(g, _as_positions(indices), params[parameter] % aval_of(x).ndim)
+        return [values, indices], [g, zero_for(indices)]
 
     @def_batching_of_one(primitive)
     def batch(_: Axis, x, dim: int, **params) -> tuple[Any, Any]:

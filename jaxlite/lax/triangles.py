@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, shaping
 
@@ -16,7 +15,7 @@ def places(x, relation: Callable[[Any, Any], Any], offset: int = 0):
     Positions are compared where the mask is read: kernels fuse them, a constant of this size would come from memory.
     """
     shape = aval_of(x).shape
-    row, column = (shaping.broadcasted_iota(dtypes.int32, shape[-2:], axis) for axis in (0, 1))
+    row, column = shaping.indices(shape[-2:])
     mask = relation(elementwise.add(row, shaping.full_like(row, offset)) if offset else row, column)
     return shaping.broadcast_in_dim(mask, shape, (len(shape) - 2, len(shape) - 1))
 

@@ -32,7 +32,7 @@ from jaxlite.lax.reductions_rules import combine_along, shifted
 from jaxlite.traces import batching
 from jaxlite.traces.batching import Axis, bring_to_front
 from jaxlite.traces.decompose import decomposes
-from jaxlite.traces.jvp import Zero, add_tangents, def_jvp, def_linear, jvp_flat, jvp_rule, zero_for
+from jaxlite.traces.jvp import Zero, add_tangents, def_jvp, def_jvp_of_one, def_linear, jvp_flat, jvp_rule, zero_for
 from jaxlite.traces.transpose import Linear, backward, is_linear
 from lowering.monoids import identity
 
@@ -44,12 +44,8 @@ def _def_scan_of_pairs(primitive: Primitive, combination: Primitive) -> None:
     """Set the rule from the primitive that combines two elements."""
     combine = lambda one, other: jvp_rule(combination)((one[0], other[0]), (one[1], other[1]))
 
-    @primitive.def_jvp
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, reverse: bool) -> tuple[Any, Any]:
-        (x,), (g,) = primals, tangents
-        if type(g) is Zero:
-            out = primitive.bind(x, axis=axis, reverse=reverse)
-            return out, zero_for(out)
+    @def_jvp_of_one(primitive)
+    def jvp(x, g, *, axis: int, reverse: bool) -> tuple[Any, Any]:
         if not aval_of(x).size:
             return x, g
         return _scans().associative_scan(combine, (x, g), reverse=reverse, axis=axis)

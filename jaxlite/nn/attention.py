@@ -117,8 +117,7 @@ def _check_broadcast(whole: tuple[int, ...], **arrays) -> None:
 def _allowed(mask, batch: int, length: int, source: int, is_causal: bool, query_lengths, key_lengths, window):
     """Which (query, key) pairs take part, or None if all do."""
     parts = [] if mask is None else [mask]
-    row = shaping.broadcasted_iota("int32", (length, source), 0)
-    column = shaping.broadcasted_iota("int32", (length, source), 1)
+    row, column = shaping.indices((length, source))
     if is_causal:
         parts.append((column <= row)[None, None])
     if window is not None:

@@ -294,15 +294,17 @@ def common_type(*args) -> tuple[Any, bool]:
 
 def promote_dtypes_inexact(*args) -> list[Any]:
     """Like `promote_dtypes`, but integers and booleans become floating."""
-    arrays = unwrapped(args)
-    dtype, weak = _common([aval_of(arg) for arg in arrays], _inexact)
-    return [shaping.convert(arg, dtype, weak) for arg in arrays]
+    return _converted(args, _inexact)
 
 
 def promote_dtypes_complex(*args) -> list[Any]:
     """Like `promote_dtypes`, but real numbers become complex."""
+    return _converted(args, lambda dtype, weak: (dtypes.to_complex_dtype(dtype), weak))
+
+
+def _converted(args: Sequence[Any], adjust: Callable[[Any, bool], tuple[Any, bool]]) -> list[Any]:
     arrays = unwrapped(args)
-    dtype, weak = _common([aval_of(arg) for arg in arrays], lambda dtype, weak: (dtypes.to_complex_dtype(dtype), weak))
+    dtype, weak = _common([aval_of(arg) for arg in arrays], adjust)
     return [shaping.convert(arg, dtype, weak) for arg in arrays]
 
 

@@ -213,8 +213,7 @@ def _diagonals(text: str, value) -> tuple[str, Any]:
             second = text.index(letter, first + 1)
             shape = aval_of(value).shape
             pair = (shape[first], shape[second])
-            rows = shaping.broadcasted_iota(dtypes.uint32, pair, 0)
-            columns = shaping.broadcasted_iota(dtypes.uint32, pair, 1)
+            rows, columns = shaping.indices(pair, dtypes.uint32)
             mask = shaping.broadcast_in_dim(rows == columns, shape, (first, second))
             value = lax.select(mask, value, shaping.full_like(value, 0))
             gone = second if pair[0] == pair[1] else first  # of 1 and n, which NumPy refuses, the last one stays, as in JAX

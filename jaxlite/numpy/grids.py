@@ -35,8 +35,8 @@ from lowering.xla import VERSION
 
 
 def _count(name: str, argument: str, value):
-    return as_size(known_value(value, f"the argument {argument!r} of jnp.{name} decides the shape of its result, so it must "
-                                      "be concrete; mark it static"))
+    return as_size(known_value(value, "the argument {!r} of jnp.{} decides the shape of its result, so it must be "
+                                      "concrete; mark it static", argument, name))
 
 
 def _spaced(name: str, start, stop, num, dtype) -> tuple[int, Any]:
@@ -150,8 +150,7 @@ def geomspace(start, stop, num: int = 50, endpoint: bool = True, dtype: Any = No
 
 @api
 def _eye(k, rows: int, columns: int, dtype: Any):
-    row = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 0)
-    column = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 1)
+    row, column = shaping.indices((rows, columns))
     return shaping.convert(row + shaping.convert(k, dtypes.int32, False) == column, dtype, False)
 
 

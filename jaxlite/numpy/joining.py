@@ -46,17 +46,14 @@ def _rows_along(a, axis: int):
     return shaping.transpose(a, (*range(1, axis + 1), 0, *range(axis + 1, aval_of(a).ndim))) if axis else a
 
 
-def _has_rows(arrays) -> bool:
-    return isinstance(arrays, (ArrayImpl, Tracer, np.ndarray)) and arrays.ndim > 0 and arrays.shape[0] != 0
-
-
+_ARRAYS = ArrayImpl, Tracer, np.ndarray
 _COLUMNS = (0, 1), (1,)  # as in AXES_ADDED: vectors become columns
 
 
 def _join(name: str, arrays, axis: int | None, dtype, added: Sequence[Ints] = ()):
     """Join the arrays of a sequence, or the rows of one array, along an axis, after `with_axes(_, added)` of each."""
     dtype = dtypes.requested_dtype(dtype, name)
-    if _has_rows(arrays):
+    if isinstance(arrays, _ARRAYS) and arrays.ndim and arrays.shape[0] != 0:
         return _join_rows(arrays, axis=axis, dtype=dtype, added=added)
     return _join_parts(*_parts(name, arrays), axis=axis, dtype=dtype, added=added)
 
@@ -130,7 +127,7 @@ def _stack_rows(a, *, axis: int, dtype: Any):
 def stack(arrays, axis: int = 0, out: None = None, dtype=None):
     """Arrays of one shape joined along a new axis."""
     refuse_out("stack", out)
-    if _has_rows(arrays):
+    if isinstance(arrays, _ARRAYS) and arrays.ndim and arrays.shape[0] != 0:
         return _stack_rows(arrays, axis=axis, dtype=dtypes.requested_dtype(dtype, "stack"))
     return _stack(*_parts("stack", arrays), axis=axis, dtype=dtypes.requested_dtype(dtype, "stack"))
 

@@ -313,8 +313,7 @@ def trace(a, offset: int | Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any =
         raise ValueError(f"trace needs an array of at least 2 axes, got shape {a.shape}")
     a = shaping.axes_last(a, canonical_axes((axis1, axis2), rank))
     rows, columns = a.shape[-2:]
-    row = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 0)
-    column = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 1)
+    row, column = shaping.indices((rows, columns))
     on_diagonal = row + offset == column
     mask = shaping.broadcast_in_dim(on_diagonal, a.shape, (rank - 2, rank - 1))
     kept = lax.select(mask, a, shaping.full_like(a, 0))

@@ -48,8 +48,8 @@ from lowering.xla import VERSION
 
 def concrete(name: str, argument: str, value) -> np.ndarray:
     """The host value of an argument that decides shapes. Raises: ConcretizationTypeError for a traced one."""
-    return np.asarray(known_value(value, f"the argument {argument!r} of jnp.{name} decides the shape of its result, so it "
-                                         "must be concrete; mark it static"))
+    return np.asarray(known_value(value, "the argument {!r} of jnp.{} decides the shape of its result, so it must be "
+                                         "concrete; mark it static", argument, name))
 
 
 def shape(a) -> Ints:
@@ -708,8 +708,7 @@ def diag(v, k: int = 0):
         padded = shaping.concatenate([shaping.full_like(v, 0, shape=(low,)), v, shaping.full_like(v, 0, shape=(high,))], 0)
     else:
         padded = shaping.pad(v, shaping.convert(0, aval.dtype, aval.weak_type), ((low, high, 0),))
-    row = shaping.broadcasted_iota(dtypes.int32, (n, n), 0)
-    column = shaping.broadcasted_iota(dtypes.int32, (n, n), 1)
+    row, column = shaping.indices((n, n))
     mask = row + k == column
     wide = shaping.broadcast_in_dim(padded, (n, n), (0,))
     return lax.select(mask, wide, shaping.full_like(wide, 0))

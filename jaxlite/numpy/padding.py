@@ -53,8 +53,8 @@ def _static_pairs(name: str, value, rank: int) -> tuple[tuple[int, int], ...]:
 
 def _make_pairs(name: str, value, rank: int) -> tuple[tuple[int, int], ...]:
     for leaf in tree_leaves(value):
-        known_value(leaf, f"the argument {name!r} of jnp.pad decides the shape of its result, so it must be concrete; "
-                          "mark it static")
+        known_value(leaf, "the argument {!r} of jnp.pad decides the shape of its result, so it must be concrete; mark it "
+                          "static", name)
     try:
         found = np.asarray(value)
     except ValueError:  # a ragged list

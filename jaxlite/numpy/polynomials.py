@@ -55,8 +55,8 @@ def _without_leading_zeros(name: str, argument: str, value, instead: str) -> tup
 
     Raises: ConcretizationTypeError where its values, which decide the result's shape, are not known.
     """
-    known = known_value(value, f"jnp.{name} drops zeros of {argument!r}, so its result's shape depends on {argument}'s "
-                               f"values; {instead} to use it on traced arrays")
+    known = known_value(value, "jnp.{} drops zeros of {!r}, so its result's shape depends on {}'s values; {} to use it on "
+                               "traced arrays", name, argument, argument, instead)
     known = np.atleast_1d(np.asarray(known))
     if not isinstance(value, Tracer):
         value = known  # sliced by NumPy: another length would be another program

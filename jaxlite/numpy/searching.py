@@ -104,7 +104,8 @@ def host_value(name: str, a) -> np.ndarray:
     """
     if not isinstance(a, Tracer) and hasattr(a, "__jax_array__"):
         a = a.__jax_array__()
-    a = known_value(a, f"pass the size argument to jnp.{name}: the size of its result depends on data, unless it is given")
+    a = known_value(
+        a, "pass the size argument to jnp.{}: the size of its result depends on data, unless it is given", name)
     return arrays.host_value(a) if type(a) is ArrayImpl else np.asarray(a)
 
 
@@ -296,12 +297,17 @@ def _search_halving(a, v, side: str, unroll: bool):
     return result if is_nan is None else lax.select(is_nan, end, result)
 
 
+def sorted_back(order, values):
+    """The array that has each of the values at its place in `order`, a permutation: what a sort by `order` has moved."""
+    return indexing.scatter_at(shaping.full_like(values, 0), order, values, "set", mode="promise_in_bounds",
+                               unique_indices=True, wrap_negative_indices=False)
+
+
 def _ranks(x):
     """Where each element goes when the array is sorted, equals in order."""
     positions = shaping.iota(dtypes.int32, x.size)
     order = lax.sort((x, positions), num_keys=1)[1]
-    return indexing.scatter_at(shaping.full_like(positions, 0), order, positions, "set", mode="promise_in_bounds",
-                               unique_indices=True, wrap_negative_indices=False)
+    return sorted_back(order, positions)
 
 
 def _search_sorting(a, v, side: str):

@@ -20,7 +20,17 @@ from jaxlite.core.tracing import Tracer, set_trace, state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import indexing, manipulation, searching, selection, sorting
-from jaxlite.numpy.api import api, as_array, as_arrays, broadcasts_inside, check_arrays, promote_dtypes, scalar, unwrapped
+from jaxlite.numpy.api import (
+    api,
+    as_array,
+    as_arrays,
+    broadcasts_inside,
+    check_arrays,
+    check_given,
+    promote_dtypes,
+    scalar,
+    unwrapped,
+)
 from jaxlite.traces.eager import eager_trace
 
 
@@ -111,15 +121,15 @@ def unique(ar, return_index: bool = False, return_inverse: bool = False, return_
     >>> jnp.unique(jnp.array([3, 1, 3, 2]), return_counts=True)
     (Array([1, 2, 3], dtype=int32), Array([1, 1, 2], dtype=int32))
     """
-    return _distinct("unique", ar, bool(return_index), bool(return_inverse), bool(return_counts), axis,
-                     bool(equal_nan), size, fill_value)
+    return _distinct("unique", ar, size, fill_value, bool(return_index), bool(return_inverse), bool(return_counts), axis,
+                     bool(equal_nan))
 
 
-def _distinct(name: str, ar, index: bool, inverse: bool, counts: bool, axis, equal_nan: bool, size, fill_value):
+def _distinct(name: str, ar, size, fill_value, index: bool = False, inverse: bool = False, counts: bool = False, axis=None,
+              equal_nan: bool = False):
     check_arrays(name, ar)
     fill_value = _needed(size, fill_value)
-    if fill_value is not None:
-        check_arrays(name, fill_value)
+    check_given(name, fill_value)
     aval = aval_of(ar)
     if axis is None:
         count = aval.size
@@ -185,8 +195,7 @@ def _unique(ar, fill_value, axis: int | None, equal_nan: bool, size: int, index:
         results.append(indexing.take(order, picked, 0, mode="clip"))
     if inverse:
         rank = lax.cumsum(shaping.convert(new, dtype, False), 0) - 1
-        back = indexing.scatter_at(shaping.full_like(rank, 0), order, rank, "set", mode="promise_in_bounds",
-                                   unique_indices=True, wrap_negative_indices=False)
+        back = searching.sorted_back(order, rank)
         results.append(shaping.reshape(back, shape) if axis is None else back)
     if counts:
         results.append(lax.slice_in_dim(starts, 1, size + 1) - begins)
@@ -213,25 +222,25 @@ class _UniqueInverseResult(NamedTuple):
 @boundary
 def unique_all(x, /, *, size: int | None = None, fill_value=None) -> _UniqueAllResult:
     """The distinct elements, where each is first, which one each element is, and counts. Each NaN is its own."""
-    return _UniqueAllResult(*_distinct("unique_all", x, True, True, True, None, False, size, fill_value))
+    return _UniqueAllResult(*_distinct("unique_all", x, size, fill_value, index=True, inverse=True, counts=True))
 
 
 @boundary
 def unique_counts(x, /, *, size: int | None = None, fill_value=None) -> _UniqueCountsResult:
     """The distinct elements, and how often each occurs. Each NaN is its own."""
-    return _UniqueCountsResult(*_distinct("unique_counts", x, False, False, True, None, False, size, fill_value))
+    return _UniqueCountsResult(*_distinct("unique_counts", x, size, fill_value, counts=True))
 
 
 @boundary
 def unique_inverse(x, /, *, size: int | None = None, fill_value=None) -> _UniqueInverseResult:
     """The distinct elements, and which one each element is. Each NaN is its own."""
-    return _UniqueInverseResult(*_distinct("unique_inverse", x, False, True, False, None, False, size, fill_value))
+    return _UniqueInverseResult(*_distinct("unique_inverse", x, size, fill_value, inverse=True))
 
 
 @boundary
 def unique_values(x, /, *, size: int | None = None, fill_value=None):
     """The distinct elements. Each NaN is its own."""
-    return _distinct("unique_values", x, False, False, False, None, False, size, fill_value)
+    return _distinct("unique_values", x, size, fill_value)
 
 
 # --- two sets ----------------------------------------------------------------------------------------
@@ -252,7 +261,7 @@ def union1d(ar1, ar2, *, size: int | None = None, fill_value=None):
     else:
         with set_trace(eager_trace):
             both = _both(ar1, ar2)
-    return _distinct("union1d", both, False, False, False, None, True, size, fill_value)
+    return _distinct("union1d", both, size, fill_value, equal_nan=True)
 
 
 @api
@@ -462,6 +471,4 @@ def _member_by_sorting(element, other):
     ordered, order = _sorted_together(other, element)
     begins = _first_of_equals(_with_first(lax.ne(*_neighbours(ordered))))
     found = indexing.take(order, begins, 0, mode="clip") < count
-    result = indexing.scatter_at(shaping.full_like(found, False), order, found, "set", mode="promise_in_bounds",
-                                 unique_indices=True, wrap_negative_indices=False)
-    return lax.slice_in_dim(result, other.size, aval_of(ordered).size)
+    return lax.slice_in_dim(searching.sorted_back(order, found), other.size, aval_of(ordered).size)

@@ -496,8 +496,8 @@ def _split_bins(name: str, bins) -> tuple[int | None, Any]:
         raise error(f"string values for `bins` not implemented, got {bins!r}")
     check_arrays(name, bins)
     if not aval_of(bins).ndim:
-        return operator.index(known_value(bins, f"the argument bins of jnp.{name} decides the shape of its result; mark it "
-                                                "static")), None
+        return operator.index(known_value(bins, "the argument bins of jnp.{} decides the shape of its result; mark it "
+                                                "static", name)), None
     if aval_of(bins).ndim != 1:
         raise TypeError(f"{name}: bins must be an integer or the edges along one axis, got shape {aval_of(bins).shape}")
     if name != "histogram_bin_edges" and not aval_of(bins).size:

@@ -5,16 +5,16 @@ A call has the params `jaxpr` and `name`; its other params do not change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from jaxlite.compilation.dispatch import free, jit_p, said_of, said_shardings, says_nothing, says_shardings
-from jaxlite.core.jaxpr import ClosedJaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, drop, pick
 from jaxlite.core.primitive import Primitive
 from jaxlite.traces.backward_logs import log_outputs
 from jaxlite.traces.batching import Axis, batch_jaxpr, place_of
-from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval, typed_as, zero_for
+from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, nonzero_flags, tangent_aval, typed_as, zero_for
 from jaxlite.traces.linearize import linearize_jaxpr
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
@@ -36,24 +36,28 @@ def _call(primitive: Primitive, jaxpr: ClosedJaxpr, operands: Sequence[Any], par
     return primitive.bind(*operands, jaxpr=jaxpr, **params)
 
 
-def _pick(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-    return [value for value, flag in zip(values, flags, strict=True) if flag]
-
-
 def spread_tangents(values: Sequence[Any], flags: Sequence[bool], avals: Sequence[Any]) -> list[Any]:
     """The values where flags hold, `Zero` elsewhere."""
     rest = iter(values)
     return [next(rest) if flag else Zero(tangent_aval(aval)) for flag, aval in zip(flags, avals, strict=True)]
 
 
+def spread_cotangents(outs: Iterable[Any], arrives: Iterable[bool], operands: Sequence[Any], linear: Sequence[bool],
+                      ) -> list[Any]:
+    """For linear operands the cotangents, `Zero` where none arrives; None for the others."""
+    outs, arrives = iter(outs), iter(arrives)
+    return [None if not flag else (next(outs) if next(arrives) else Zero(cotangent_aval(operand.aval)))
+            for operand, flag in zip(operands, linear, strict=True)]
+
+
 def _jvp(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
-    nonzero = [type(tangent) is not Zero for tangent in tangents]
+    nonzero = nonzero_flags(tangents)
     program, consts, out_nonzero = jvp_jaxpr(jaxpr, nonzero, False)
     active = [typed_as(primal, tangent) for primal, tangent in zip(primals, tangents, strict=True) if type(tangent) is not Zero]
 
     def said() -> Said:
         ins, outs = said_of(params, len(nonzero), len(out_nonzero))
-        return [*ins, *_pick(ins, nonzero)], [*outs, *_pick(outs, out_nonzero)]
+        return [*ins, *pick(ins, nonzero)], [*outs, *pick(outs, out_nonzero)]
 
     outs = _call(primitive, program, [*consts, *primals, *active], params, said)
     count = len(jaxpr.out_avals)
@@ -62,36 +66,30 @@ def _jvp(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], 
 
 def _linearize(primitive: Primitive, of_tangents: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *,
                jaxpr: ClosedJaxpr, **params: Any) -> Any:
-    nonzero = [type(tangent) is not Zero for tangent in tangents]
+    nonzero = nonzero_flags(tangents)
     split = linearize_jaxpr(jaxpr, nonzero)
     told = said_of(params, len(nonzero), split.num_outs)
     outs = _call(primitive, split.primal, [*split.consts, *primals], params, lambda: told)
-    computed = iter(outs[split.num_outs:])
-    residuals = [next(computed) if index is None else primals[index] for index in split.forwarded]
-    active = [tangent for tangent in tangents if type(tangent) is not Zero]
     if not any(split.nonzero_out):
         return outs[:split.num_outs], [zero_for(out) for out in outs[:split.num_outs]]
-    tangents_out = _call(primitive, split.tangent, [*residuals, *active], of_tangents(params),
-                         lambda: (_pick(told[0], nonzero), _pick(told[1], split.nonzero_out)))
+    tangents_out = _call(primitive, split.tangent, [*split.residuals(outs, primals), *pick(tangents, nonzero)],
+                         of_tangents(params),
+                         lambda: (pick(told[0], nonzero), pick(told[1], split.nonzero_out)))
     return outs[:split.num_outs], spread_tangents(tangents_out, split.nonzero_out, jaxpr.out_avals)
 
 
 def transpose_call(primitive: Primitive, cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr,
                    **params: Any) -> list[Any]:
     linear = [is_linear(operand) for operand in operands]
-    nonzero = [type(cotangent) is not Zero for cotangent in cotangents]
+    nonzero = nonzero_flags(cotangents)
     program, consts, arrives, logged = backward_jaxpr(jaxpr, linear, nonzero)
-    known = [operand for operand, flag in zip(operands, linear, strict=True) if not flag]
-    given = [cotangent for cotangent, flag in zip(cotangents, nonzero, strict=True) if flag]
 
     def said() -> Said:
         ins, outs = said_of(params, len(linear), len(nonzero))
-        return [*_pick(ins, [not flag for flag in linear]), *_pick(outs, nonzero)], _pick(_pick(ins, linear), arrives)
+        return [*drop(ins, linear), *pick(outs, nonzero)], pick(pick(ins, linear), arrives)
 
-    outs = iter(log_outputs(_call(primitive, program, [*consts, *known, *given], params, said), logged, primitive))
-    reached = iter(arrives)
-    return [None if not flag else (next(outs) if next(reached) else Zero(cotangent_aval(operand.aval)))
-            for operand, flag in zip(operands, linear, strict=True)]
+    outs = _call(primitive, program, [*consts, *drop(operands, linear), *pick(cotangents, nonzero)], params, said)
+    return spread_cotangents(log_outputs(outs, logged, primitive), arrives, operands, linear)
 
 
 def _batch(primitive: Primitive, axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr,

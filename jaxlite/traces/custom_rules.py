@@ -24,7 +24,7 @@ from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.traces.backward_logs import log_outputs, with_log
 from jaxlite.traces.batching import Axis, BatchTrace, batch_flat, batch_jaxpr, bring, bring_to_front, run_batched
-from jaxlite.traces.jvp import Zero, instantiate, tangent_aval, zero_for
+from jaxlite.traces.jvp import Zero, instantiate, nonzero_flags, tangent_aval, zero_for
 from jaxlite.traces.linearize import with_user_rule
 from jaxlite.traces.transpose import backward, is_linear
 
@@ -216,7 +216,7 @@ custom_jvp_call_p.def_batching(_custom_jvp_batch)
 def _custom_vjp_tangents(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, fwd: Callable[..., Any],
                           bwd: Callable[..., Any], num_consts: int, symbolic_zeros: bool, **params: Any) -> Any:
     arguments, given = _own(primals, tangents, num_consts, "custom_vjp")
-    outs, residuals = fwd(arguments, [type(tangent) is not Zero for tangent in given])
+    outs, residuals = fwd(arguments, nonzero_flags(given))
     out_avals = tuple(tangent_aval(aval_of(out)) for out in outs)
     own = [0.0 if type(tangent) is Zero and tangent.aval.has_qdd else
            instantiate(Zero(tangent.aval.inner_aval) if type(getattr(tangent, "aval", None)) is AbstractRef else tangent)

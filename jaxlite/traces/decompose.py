@@ -17,8 +17,8 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import aval_of
 from jaxlite.traces.batching import Axis, batch_flat
-from jaxlite.traces.jvp import Zero, jvp_flat, zero_for
-from jaxlite.traces.linearize import linearize_jaxpr
+from jaxlite.traces.jvp import jvp_flat
+from jaxlite.traces.linearize import apply_split
 from jaxlite.traces.transpose import backward, is_linear
 from lowering.rules import register_decomposition
 
@@ -85,14 +85,7 @@ def rules_by_parts(primitive: Primitive, param: str | None = None) -> None:
         return results(*jvp_flat(partial(eval_jaxpr, program(primals, params).jaxpr, []), primals, tangents))
 
     def linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        split = linearize_jaxpr(program(primals, params), [type(each) is not Zero for each in tangents])
-        outs = eval_jaxpr(split.primal.jaxpr, split.primal.consts, *split.consts, *primals)
-        outs, computed = outs[:split.num_outs], iter(outs[split.num_outs:])
-        residuals = [next(computed) if index is None else primals[index] for index in split.forwarded]
-        active = [tangent for tangent in tangents if type(tangent) is not Zero]
-        moving = iter(eval_jaxpr(split.tangent.jaxpr, split.tangent.consts, *residuals, *active))
-        return results(outs, [next(moving) if flag else zero_for(out)
-                              for out, flag in zip(outs, split.nonzero_out, strict=True)])
+        return results(*apply_split(program(primals, params), primals, tangents))
 
     def transpose(cotangents: Any, *operands: Any, **params: Any) -> list[Any]:
         given = cotangents if primitive.multiple_results else [cotangents]

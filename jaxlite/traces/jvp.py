@@ -79,6 +79,11 @@ def zero_for(value: Any) -> Zero:
     return Zero(tangent_aval(aval_of(value)))
 
 
+def nonzero_flags(tangents: Sequence[Any]) -> list[bool]:
+    """For each tangent or cotangent whether it is not known to vanish."""
+    return [type(tangent) is not Zero for tangent in tangents]
+
+
 def zeros_of(aval: Any) -> Any:
     """An array of zeros; of dtype float0 a NumPy array, since no device holds it."""
     if aval.is_high:
@@ -370,16 +375,29 @@ def def_linear(primitive: Primitive, transpose: Callable[..., Any] | None = None
         primitive.def_transpose(transpose)
 
 
+def def_jvp_of_one(primitive: Primitive) -> Callable[..., Any]:
+    """Decorator: the rule of a primitive of one operand, `rule(x, tangent, **params)`, for a tangent that may not vanish."""
+
+    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
+        def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+            if type(tangents[0]) is Zero:
+                return _without_tangent(primitive, primals, params)
+            return rule(*primals, *tangents, **params)
+
+        primitive.def_jvp(jvp)
+        return rule
+
+    return register
+
+
 def def_zero(primitive: Primitive) -> None:
     """Set the rule of a primitive whose output does not vary: integers, comparisons, steps."""
+    primitive.def_jvp(lambda primals, tangents, **params: _without_tangent(primitive, primals, params))
 
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
-        out = primitive.bind(*primals, **params)
-        if primitive.multiple_results:
-            return out, [zero_for(each) for each in out]
-        return out, zero_for(out)
 
-    primitive.def_jvp(jvp)
+def _without_tangent(primitive: Primitive, primals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+    out = primitive.bind(*primals, **params)
+    return out, [zero_for(each) for each in out] if primitive.multiple_results else zero_for(out)
 
 
 add_any_p.def_jvp(lambda primals, tangents: (add_any_p.bind(*primals), add_tangents(*tangents)))

@@ -26,12 +26,13 @@ from jaxlite.core.jaxpr import (
     derived,
     eval_jaxpr,
     once_for_each,
+    pick,
     subjaxprs,
 )
 from jaxlite.core.staging import StagedTracer, StagingTrace, check_leaks, hoist_consts
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import aval_of
-from jaxlite.traces.jvp import JVPTrace, JVPTracer, Zero, instantiate, jvp_rule, tangent_aval
+from jaxlite.traces.jvp import JVPTrace, JVPTracer, Zero, instantiate, jvp_rule, nonzero_flags, tangent_aval, zero_for
 from lowering.passes.dce import live_parts
 
 
@@ -196,7 +197,7 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], no
     jaxpr, consts = prune(jaxpr, consts)
     if REF in jaxpr.effects:
         jaxpr, consts = prune(*without_local_refs(jaxpr, consts))
-    flags = [type(each) is not Zero for each in tangents]
+    flags = nonzero_flags(tangents)
     return [primal for primal, _ in pairs], LinearProgram(jaxpr, consts, flags, [each.aval for each in tangents])
 
 
@@ -215,11 +216,27 @@ class SplitJaxpr(Remembering):
         self.primal, self.consts, self.tangent, self.nonzero_out = primal, consts, tangent, nonzero_out
         self.num_outs, self.forwarded, self.source = num_outs, forwarded, source
 
+    def residuals(self, outs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+        """What `tangent` takes before the tangents: of the results of `primal`, and of its inputs behind `consts`."""
+        computed = iter(outs[self.num_outs:])
+        return [next(computed) if index is None else inputs[index] for index in self.forwarded]
+
 
 def linearize_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_out: Sequence[bool] | bool = False) -> SplitJaxpr:
     """Split a program that closes over nothing; remembered for each program and pattern of nonzero tangents."""
     wanted = [instantiate_out] * len(closed.out_avals) if isinstance(instantiate_out, bool) else list(instantiate_out)
     return derived(closed, ("linearize", *nonzero, *wanted, state.pushes_forward), lambda: _linearized(closed, nonzero, wanted))
+
+
+def apply_split(closed: ClosedJaxpr, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The results of a program and their tangents, with what does not depend on tangents computed before what does."""
+    nonzero = nonzero_flags(tangents)
+    split = linearize_jaxpr(closed, nonzero)
+    outs = eval_jaxpr(split.primal.jaxpr, split.primal.consts, *split.consts, *primals)
+    moving = iter(eval_jaxpr(split.tangent.jaxpr, split.tangent.consts, *split.residuals(outs, primals),
+                             *pick(tangents, nonzero)))
+    outs = outs[:split.num_outs]
+    return outs, [next(moving) if flag else zero_for(out) for out, flag in zip(outs, split.nonzero_out, strict=True)]
 
 
 def _linearized(closed: ClosedJaxpr, nonzero: Sequence[bool], wanted: list[bool]) -> SplitJaxpr:
@@ -238,7 +255,7 @@ def _linearized(closed: ClosedJaxpr, nonzero: Sequence[bool], wanted: list[bool]
         with set_trace(trace.tangents):
             tangents = [instantiate(tangent) if flag else tangent
                         for (_, tangent), flag in zip(pairs, wanted, strict=True)]
-        flags = [type(each) is not Zero for each in tangents]
+        flags = nonzero_flags(tangents)
         jaxpr, residuals = trace.tangents.finish([each for each in tangents if type(each) is not Zero])
         trace.alive = False
         jaxpr, residuals = prune(jaxpr, residuals)

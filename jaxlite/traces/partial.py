@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 
 from jaxlite.compilation.dispatch import opened
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, pick
 from jaxlite.core.primitive import load_rules
 from jaxlite.core.staging import StagedTracer, StagingTrace
 from jaxlite.core.tracing import Trace, set_trace, state
 from jaxlite.core.values import aval_of, with_arrays
-from jaxlite.traces.saving import narrowed, pick, read_inputs
+from jaxlite.traces.saving import narrowed, read_inputs
 
 
 class PartialVal(tuple[Any, ...]):
@@ -101,7 +101,7 @@ def partial_evaluate(fun: Callable[..., Sequence[Any]], values: Sequence[Partial
             outs = list(fun(*args))
         wanted = [instantiate] * len(outs) if isinstance(instantiate, bool) else list(instantiate)
         flags = [flag or trace._is_unknown(out) for out, flag in zip(outs, wanted, strict=True)]
-        jaxpr, consts = unknown.finish([out for out, flag in zip(outs, flags, strict=True) if flag])
+        jaxpr, consts = unknown.finish(pick(outs, flags))
     finally:
         trace.alive = unknown.alive = False
     results = [PartialVal.unknown(aval_of(out)) if flag else PartialVal.known(out)

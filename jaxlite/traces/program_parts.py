@@ -10,13 +10,13 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from jaxlite.compilation.dispatch import jit_p
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Var, no_effects
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Var, no_effects, pick
 from jaxlite.core.primitive import load_rules
 from jaxlite.core.staging import StagingTrace
 from jaxlite.core.tracing import set_trace
 from jaxlite.traces import jvp, transpose
 from jaxlite.traces.backward_logs import collecting
-from jaxlite.traces.saving import call_operands, narrowing, pick
+from jaxlite.traces.saving import call_operands, narrowing
 
 Program = Jaxpr | ClosedJaxpr
 _closed: WeakValueDictionary[int, ClosedJaxpr] = WeakValueDictionary()  # by the id of an open program, which they keep alive

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, pick
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import runs_program, trace_to_jaxpr
 from jaxlite.core.values import aval_of
 from jaxlite.traces.batching import Axis, batch_jaxpr
 from jaxlite.traces.decompose import rules_by_parts
-from jaxlite.traces.saving import narrowed, narrowing, pick, read_inputs
+from jaxlite.traces.saving import narrowed, narrowing, read_inputs
 
 remat_opt_p = Primitive("remat_opt", multiple_results=True, memoise="fwd_jaxpr")
 runs_program(remat_opt_p, "fwd_jaxpr")

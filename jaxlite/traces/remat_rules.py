@@ -10,18 +10,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jaxlite.core.effects import check_harmless
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, derived, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, derived, eval_jaxpr, pick
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import runs_program
 from jaxlite.core.tracing import state
-from jaxlite.traces.backward_logs import log_outputs
-from jaxlite.traces.batching import Axis, batch_jaxpr, def_in_place
-from jaxlite.traces.call_rules import spread_tangents
-from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval
+from jaxlite.traces.batching import def_in_place
+from jaxlite.traces.call_rules import give_call_rules, spread_tangents
+from jaxlite.traces.jvp import Zero, nonzero_flags, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
 from jaxlite.traces.own_residuals import rules as own_residuals
-from jaxlite.traces.saving import Split, narrowed, pick, read_inputs, split_by_policy
-from jaxlite.traces.transpose import backward_jaxpr, is_linear
+from jaxlite.traces.saving import Split, narrowed, read_inputs, split_by_policy
 
 checkpoint_p = Primitive("remat2", multiple_results=True, memoise="jaxpr")
 runs_program(checkpoint_p, "jaxpr")
@@ -31,16 +29,6 @@ name_p.def_abstract_eval(lambda x, *, name: x)
 name_p.def_jvp(lambda primals, tangents, *, name: (name_p.bind(*primals, name=name), tangents[0]))
 name_p.def_transpose(lambda ct, x, *, name: [ct])
 def_in_place(name_p)
-
-
-@checkpoint_p.def_jvp
-def _checkpoint_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
-    nonzero = [type(tangent) is not Zero for tangent in tangents]
-    program, consts, out_nonzero = jvp_jaxpr(jaxpr, nonzero, False)
-    active = [tangent for tangent in tangents if type(tangent) is not Zero]
-    outs = checkpoint_p.bind(*consts, *primals, *active, jaxpr=program, **params)
-    count = len(jaxpr.out_avals)
-    return outs[:count], spread_tangents(outs[count:], out_nonzero, jaxpr.out_avals)
 
 
 class _Halves(NamedTuple):
@@ -60,9 +48,7 @@ def _halves(split: SplitJaxpr, policy: Callable[..., Any] | None) -> _Halves:
         kept = Split(primal.eqns, [], primal.eqns)
     else:
         kept = split_by_policy(primal, policy or (lambda *avals, **params: False))
-    computed = iter(primal.outvars[split.num_outs:])
-    offset = len(split.consts)
-    residuals = [next(computed) if index is None else primal.invars[offset + index] for index in split.forwarded]
+    residuals = split.residuals(primal.outvars, primal.invars[len(split.consts):])
     slots = tangent.invars[:len(residuals)]
     rename = dict(zip(slots, residuals, strict=True))
 
@@ -94,38 +80,19 @@ def _in_place(program: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
 def _checkpoint_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr,
                           policy: Callable[..., Any] | None, **params: Any) -> Any:
     check_harmless(jaxpr.effects, "differentiation of a checkpoint")
-    nonzero = [type(tangent) is not Zero for tangent in tangents]
+    nonzero = nonzero_flags(tangents)
     split = linearize_jaxpr(jaxpr, nonzero)
     halves = derived(split, ("checkpoint", policy), lambda: _halves(split, policy))
     inputs = [*split.consts, *primals]
     outs = _in_place(halves.forward, inputs)
-    active = [tangent for tangent in tangents if type(tangent) is not Zero]
     results, saved_values = outs[:split.num_outs], outs[split.num_outs:]
     if not any(split.nonzero_out):
         return results, [Zero(tangent_aval(aval)) for aval in jaxpr.out_avals]
-    tangents_out = checkpoint_p.bind(*pick(inputs, halves.read), *saved_values, *active, jaxpr=halves.linear, policy=policy,
-                                     **{**params, "differentiated": True})
+    tangents_out = checkpoint_p.bind(*pick(inputs, halves.read), *saved_values, *pick(tangents, nonzero), jaxpr=halves.linear,
+                                     policy=policy, **{**params, "differentiated": True})
     return results, spread_tangents(tangents_out, split.nonzero_out, jaxpr.out_avals)
 
 
+give_call_rules(checkpoint_p)
 checkpoint_p.linearize = _checkpoint_linearize
 
-
-@checkpoint_p.def_transpose
-def _checkpoint_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
-    linear = [is_linear(operand) for operand in operands]
-    nonzero = [type(cotangent) is not Zero for cotangent in cotangents]
-    program, consts, arrives, logged = backward_jaxpr(jaxpr, linear, nonzero)
-    known = [operand for operand, flag in zip(operands, linear, strict=True) if not flag]
-    given = [cotangent for cotangent, flag in zip(cotangents, nonzero, strict=True) if flag]
-    outs = iter(log_outputs(checkpoint_p.bind(*consts, *known, *given, jaxpr=program, **params), logged, checkpoint_p))
-    reached = iter(arrives)
-    return [None if not flag else (next(outs) if next(reached) else Zero(cotangent_aval(operand.aval)))
-            for operand, flag in zip(operands, linear, strict=True)]
-
-
-@checkpoint_p.def_batching
-def _checkpoint_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
-    program, consts, batched = batch_jaxpr(jaxpr, axis, dims)
-    outs = checkpoint_p.bind(*consts, *args, jaxpr=program, **params)
-    return outs, [0 if flag else None for flag in batched]

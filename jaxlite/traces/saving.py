@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from jaxlite.compilation.dispatch import jit_p, said_of, said_shardings
 from jaxlite.core.aval import in_space, space_of_kind
-from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, no_effects
+from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, no_effects, pick
 from jaxlite.core.primitive import Primitive
 from jaxlite.devices import placement
 from jaxlite.traces.batching import def_in_place
@@ -140,11 +140,6 @@ def read_inputs(jaxpr: Jaxpr) -> list[bool]:
     """For each input whether the program reads it."""
     read = {atom for eqn in jaxpr.eqns for atom in eqn.invars} | set(jaxpr.outvars)
     return [var in read for var in jaxpr.invars]
-
-
-def pick(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-    """The values where flags hold."""
-    return [value for value, flag in zip(values, flags, strict=True) if flag]
 
 
 def whole_or_inside(eqn: JaxprEqn, inner: Split, outvars: Sequence[Any]) -> Split | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxlite.core.aval import MemorySpace, dual, layouts, spaces
 from jaxlite.core.config import chooses_layouts, enable_x64
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, derived
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, derived, pick
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
@@ -228,7 +228,7 @@ def _backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequen
         cotangents = [next(given) if flag else Zero(cotangent_aval(var.aval))
                       for var, flag in zip(jaxpr.outvars, nonzero, strict=True)]
         outs, extra, logged = with_log(backward, jaxpr, closed.consts, args, cotangents)
-        outs = [out for out, flag in zip(outs, linear, strict=True) if flag]
+        outs = pick(outs, linear)
         if instantiate_out is not None:
             outs = [instantiate(out) if flag else out for out, flag in zip(outs, instantiate_out, strict=True)]
         arrives.extend(type(out) is not Zero for out in outs)

@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxlite.core import source
 from jaxlite.core.aval import without_axis
-from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr, pick
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import hoist_consts
 from jaxlite.core.tree import tree_flatten, tree_unflatten
@@ -179,7 +179,7 @@ def sequential_vmap(f: Callable) -> Callable:
             values = [next(rest) if flag else leaf for leaf, flag in zip(leaves, flags, strict=True)]
             return eval_jaxpr(body.jaxpr, body.consts, *values)
 
-        outs = lax_map(one, [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag])
+        outs = lax_map(one, pick(leaves, flags))
         return tree_unflatten(body.out_tree, outs), tree_unflatten(body.out_tree, [True] * len(outs))
 
     return wrapped

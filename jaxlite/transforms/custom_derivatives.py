@@ -14,7 +14,7 @@ from jaxlite.compilation.program import flatten_outputs, trace_call
 from jaxlite.core import dtypes, source
 from jaxlite.core.array import make_array
 from jaxlite.core.errors import UnexpectedTracerError
-from jaxlite.core.jaxpr import DebugInfo, eval_jaxpr
+from jaxlite.core.jaxpr import DebugInfo, eval_jaxpr, pick
 from jaxlite.core.lazy import loader
 from jaxlite.core.shape_dtype import abstract
 from jaxlite.core.tracing import Tracer, is_eager, state
@@ -621,7 +621,7 @@ def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[A
             raise TypeError(f"closure_convert: the function was converted for arguments {in_tree}, called with {tree}")
         return tree_unflatten(out_tree, eval_jaxpr(jaxpr, values, *flat_args))
 
-    return converted_fun, [const for const, flag in zip(consts, hoisted, strict=True) if flag]
+    return converted_fun, pick(consts, hoisted)
 
 
 # --- helpers for rules -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from jaxlite.core.aval import AbstractRef, high_types, layouts, typematch
 from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
 from jaxlite.core.filtering import boundary
-from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
+from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr, pick
 from jaxlite.core.shape_dtype import abstract
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import ref_methods
@@ -190,7 +190,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False, in_nzs: Any =
                 raise ValueError("linearized function called on tangent values inconsistent with the original primal values:\n"
                                  f"Got tangent aval {names[0]} for primal aval {names[1]} but expected {names[2]}.")
         with config.enable_x64(True) if is_wide else nullcontext():
-            results = iter(eval_jaxpr(jaxpr, residuals, *[each for each, flag in zip(given, nonzero, strict=True) if flag]))
+            results = iter(eval_jaxpr(jaxpr, residuals, *pick(given, nonzero)))
         tangents_out = [next(results) if flag else zeros_of(tangent_aval(aval))
                         for flag, aval in zip(nonzero_out, out_avals, strict=False)]
         return tree_unflatten(out_tree, tangents_out)
@@ -225,7 +225,7 @@ def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals
                                      f"{expected.str_short()} because the corresponding output of the "
                                      f"differentiated function had JAX type {aval.str_short()}")
         cotangents.append(each)
-    active = [each for each, flag in zip(cotangents, nonzero_out, strict=True) if flag]
+    active = pick(cotangents, nonzero_out)
     linear = [Linear(var.aval) for var in jaxpr.invars]
     if targets:
         for each, target in zip(linear, itertools.compress(targets, nonzero), strict=True):

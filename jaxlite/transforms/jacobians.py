@@ -26,8 +26,7 @@ def _basis(tree: Any) -> tuple[Any, list[tuple[int, ...]], list[int]]:
     total = sum(sizes)
     stacked, offset = [], 0
     for aval, size in zip(avals, sizes, strict=True):
-        row = shaping.broadcasted_iota("int32", (total, size), 0)
-        column = shaping.broadcasted_iota("int32", (total, size), 1)
+        row, column = shaping.indices((total, size))
         unit = elementwise.eq(row, elementwise.add(column, shaping.full_like(column, offset)))
         stacked.append(shaping.reshape(shaping.convert(unit, aval.dtype, aval.weak_type), (total, *aval.shape)))
         offset += size

@@ -12,7 +12,7 @@ import numpy as np
 from jaxlite.core import dtypes
 from jaxlite.core.array import make_array
 from jaxlite.core.effects import check_harmless
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, derived, eval_jaxpr, once_for_each, subjaxprs
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, derived, drop, eval_jaxpr, once_for_each, pick, subjaxprs
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tree import tree_unflatten
 from jaxlite.core.values import aval_of
@@ -22,10 +22,10 @@ from jaxlite.lax.elementwise import clamp, eq, select_n
 from jaxlite.lax.reductions import reduce_and
 from jaxlite.traces.backward_logs import CondSum, log
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front
-from jaxlite.traces.call_rules import spread_tangents
-from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval, zeros_of
+from jaxlite.traces.call_rules import spread_cotangents, spread_tangents
+from jaxlite.traces.jvp import Zero, jvp_jaxpr, nonzero_flags, tangent_aval, zeros_of
 from jaxlite.traces.linearize import linearize_jaxpr
-from jaxlite.traces.saving import Split, keeping, narrowed, narrowing, pick, read_inputs, split_by_policy, whole_or_inside
+from jaxlite.traces.saving import Split, keeping, narrowed, narrowing, read_inputs, split_by_policy, whole_or_inside
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
 
@@ -52,19 +52,18 @@ def _union(flags: Sequence[Sequence[bool]]) -> list[bool]:
 @cond_p.def_jvp
 def _cond_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...], **params):
     index, *operands = primals
-    nonzero = [type(tangent) is not Zero for tangent in tangents[1:]]
+    nonzero = nonzero_flags(tangents[1:])
     flags = _union([jvp_jaxpr(branch, nonzero, False)[2] for branch in branches])
     found = [jvp_jaxpr(branch, nonzero, flags) for branch in branches]
     programs, consts = _join([program for program, _, _ in found], [values for _, values, _ in found])
-    active = [tangent for tangent in tangents[1:] if type(tangent) is not Zero]
-    outs = cond_p.bind(index, *consts, *operands, *active, branches=programs, **params)
+    outs = cond_p.bind(index, *consts, *operands, *pick(tangents[1:], nonzero), branches=programs, **params)
     count = len(branches[0].out_avals)
     return outs[:count], spread_tangents(outs[count:], flags, branches[0].out_avals)
 
 
 def _cond_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...], **params):
     index, *operands = primals
-    nonzero = [type(tangent) is not Zero for tangent in tangents[1:]]
+    nonzero = nonzero_flags(tangents[1:])
     flags = _union([linearize_jaxpr(branch, nonzero).nonzero_out for branch in branches])
     splits = [linearize_jaxpr(branch, nonzero, flags) for branch in branches]
     primal_programs, tangent_programs, num_slots, used = derived(
@@ -76,9 +75,8 @@ def _cond_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, branches
     assert len(residuals) == num_slots
     if not any(flags):
         return results, [Zero(tangent_aval(aval)) for aval in branches[0].out_avals]
-    active = [tangent for tangent in tangents[1:] if type(tangent) is not Zero]
-    dots = cond_p.bind(index, *[operands[position] for position in used], *residuals, *active, branches=tangent_programs,
-                       **params)
+    dots = cond_p.bind(index, *[operands[position] for position in used], *residuals, *pick(tangents[1:], nonzero),
+                       branches=tangent_programs, **params)
     return results, spread_tangents(dots, flags, branches[0].out_avals)
 
 
@@ -201,21 +199,17 @@ def _with_all_logs(programs: Sequence[ClosedJaxpr], trees: Sequence[Any]) -> Seq
 @cond_p.def_transpose
 def _cond_transpose(cotangents: Sequence[Any], index, *operands, branches: tuple[ClosedJaxpr, ...], **params):
     linear = [is_linear(operand) for operand in operands]
-    nonzero = [type(cotangent) is not Zero for cotangent in cotangents]
+    nonzero = nonzero_flags(cotangents)
     reached = _union([backward_jaxpr(branch, linear, nonzero)[2] for branch in branches])
     found = [backward_jaxpr(branch, linear, nonzero, reached) for branch in branches]
     trees = [tree for *_, tree in found]
     programs, consts = _join(_with_all_logs([program for program, *_ in found], trees), [values for _, values, *_ in found])
-    known = [operand for operand, flag in zip(operands, linear, strict=True) if not flag]
-    given = [cotangent for cotangent, flag in zip(cotangents, nonzero, strict=True) if flag]
-    outs = iter(cond_p.bind(index, *consts, *known, *given, branches=programs, **params))
+    outs = iter(cond_p.bind(index, *consts, *drop(operands, linear), *pick(cotangents, nonzero), branches=programs, **params))
     cotangents = [next(outs) for flag in reached if flag]
     which = make_array(index) if isinstance(index, np.generic) else index
     logs = [tree_unflatten(tree, [next(outs) for _ in range(tree.num_leaves)]) for tree in trees]
     log({name: CondSum(which, [own.get(name) for own in logs]) for name in dict.fromkeys(itertools.chain(*logs))}, cond_p)
-    outs, flags = iter(cotangents), iter(reached)
-    return [None] + [None if not flag else (next(outs) if next(flags) else Zero(cotangent_aval(operand.aval)))
-                     for operand, flag in zip(operands, linear, strict=True)]
+    return [None, *spread_cotangents(cotangents, reached, operands, linear)]
 
 
 @cond_p.def_batching

@@ -13,7 +13,7 @@ from typing import Any
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.effects import check_harmless
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, derived, eval_jaxpr, no_effects
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, derived, eval_jaxpr, no_effects, pick
 from jaxlite.core.primitive import PRIMITIVES
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.values import aval_of
@@ -26,10 +26,10 @@ from jaxlite.lax.reductions import reduce_or
 from jaxlite.traces.backward_logs import log_outputs, with_log
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring, bring_to_front
 from jaxlite.traces.call_rules import spread_tangents
-from jaxlite.traces.jvp import Zero, add_tangents, cotangent_aval, instantiate, jvp_jaxpr, tangent_aval
+from jaxlite.traces.jvp import Zero, add_tangents, cotangent_aval, instantiate, jvp_jaxpr, nonzero_flags, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
 from jaxlite.traces.partial import dce_jaxpr
-from jaxlite.traces.saving import Split, keep_inside, keeping, narrowed, narrowing, pick, read_inputs
+from jaxlite.traces.saving import Split, keep_inside, keeping, narrowed, narrowing, read_inputs
 from jaxlite.traces.transpose import Linear, backward, is_linear
 from lowering.passes.dce import live_parts
 from lowering.rules import register_decomposition
@@ -37,10 +37,6 @@ from lowering.rules import register_decomposition
 # Elements that a loop transposes in all its steps, and their part of all that it computes, from which on it pays to transpose
 # the arrays that it starts from.
 _TRANSPOSED, _TRANSPOSED_SHARE = 500_000, 1 / 6
-
-
-def _nonzero(tangents: Sequence[Any]) -> list[bool]:
-    return [type(tangent) is not Zero for tangent in tangents]
 
 
 def _rearranged(closed: ClosedJaxpr, inputs: Sequence[int], outputs: Sequence[int]) -> ClosedJaxpr:
@@ -68,7 +64,7 @@ def _fixpoint(start: Sequence[bool], step: Callable[[list[bool]], tuple[Any, Seq
 def _scan_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
               **params) -> tuple[list[Any], list[Any]]:
     split = num_consts + num_carry
-    nonzero = _nonzero(tangents)
+    nonzero = nonzero_flags(tangents)
     const_flags, xs_flags = nonzero[:num_consts], nonzero[split:]
     num_ys = len(jaxpr.out_avals) - num_carry
 
@@ -136,10 +132,9 @@ def _split_scan(split: SplitJaxpr, num_consts: int, num_carry: int, num_ys: int,
     extra = len(split.consts)
     fixed = primal.invars[:extra + num_consts]
     invariant = _invariant(primal, fixed)
-    computed = iter(primal.outvars[split.num_outs:])
     ys = primal.outvars[num_carry:num_carry + num_ys]
     inputs = {var: index - extra for index, var in enumerate(primal.invars)}
-    residuals = [next(computed) if index is None else primal.invars[extra + index] for index in split.forwarded]
+    residuals = split.residuals(primal.outvars, primal.invars[extra:])
     xs = primal.invars[extra + num_consts + num_carry:]
     free = {*invariant, *xs, *[atom for atom in ys if type(atom) is Var]}
     atoms, tangent = cheaper(primal, split.tangent.jaxpr, residuals, free)
@@ -185,7 +180,7 @@ def _split_scan(split: SplitJaxpr, num_consts: int, num_carry: int, num_ys: int,
 def _scan_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, num_consts: int,
                     num_carry: int, **params) -> tuple[list[Any], list[Any]]:
     at = num_consts + num_carry
-    nonzero = _nonzero(tangents)
+    nonzero = nonzero_flags(tangents)
     const_flags, xs_flags = nonzero[:num_consts], nonzero[at:]
     num_ys = len(jaxpr.out_avals) - num_carry
 
@@ -258,7 +253,7 @@ keeping[scan_p], narrowing[scan_p] = _keep_in_scan, _narrow_scan
 def _scan_transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
                     reverse: bool, **params) -> list[Any]:
     at = num_consts + num_carry
-    used = _nonzero(cotangents)
+    used = nonzero_flags(cotangents)
     if not all(used[:num_carry]):
         body, flags, kept = derived(jaxpr, ("scan_needed", *used),
                                     lambda: _needed_in_scan(jaxpr.jaxpr, num_consts, num_carry, used))
@@ -274,7 +269,7 @@ def _scan_transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, nu
         return _transpose_beside_known(cotangents, operands, jaxpr, num_consts, moving, reverse=reverse, **params)
     # The body is linear in all of the carry then, also in leaves that start from zeros made outside.
     linear[num_consts:at] = [True] * num_carry
-    nonzero_ys = _nonzero(cotangents[num_carry:])
+    nonzero_ys = nonzero_flags(cotangents[num_carry:])
     avals = jaxpr.in_avals
     known_consts = [index for index in range(num_consts) if not linear[index]]
     linear_consts = [index for index in range(num_consts) if linear[index]]
@@ -439,7 +434,7 @@ def _with_unread(closed: ClosedJaxpr, position: int, avals: Sequence[Any]) -> Cl
 def _while_with_tangents(primals: Sequence[Any], tangents: Sequence[Any], cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr,
                          cond_nconsts: int, body_nconsts: int) -> tuple[list[Any], list[Any]]:
     at = cond_nconsts + body_nconsts
-    nonzero = _nonzero(tangents)
+    nonzero = nonzero_flags(tangents)
     const_flags = nonzero[cond_nconsts:at]
 
     def step(carry: list[bool]):

@@ -170,8 +170,8 @@ def _length(what: str, xs, avals: list[Any], length) -> int:
         raise ValueError(f"{what} got values with different leading axis sizes: "
                          f"{', '.join(str(size) for size in sizes)}. ({found})")
     if length is not None:
-        length = int(known_value(length, f"the `length` argument of `{what}` is a concrete `int`; for a length that is known "
-                                         "only at run time use `while_loop` or `fori_loop`"))
+        length = int(known_value(length, "the `length` argument of `{}` is a concrete `int`; for a length that is known "
+                                         "only at run time use `while_loop` or `fori_loop`", what))
         if length < 0:
             raise ValueError(f"{what} got a negative `length`: {length}.")
         if sizes and length not in sizes:

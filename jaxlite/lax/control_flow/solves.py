@@ -196,8 +196,7 @@ def custom_root(f: Callable[[Any], Any], initial_guess, solve: Callable[[Callabl
         values, known = tree_flatten(x)[0], residual.consts
         split = linearize_jaxpr(residual.jaxpr, [False] * len(known) + [True] * len(values), True)
         outs = eval_jaxpr(split.primal.jaxpr, split.primal.consts, *split.consts, *known, *values)
-        computed, inputs = iter(outs[split.num_outs:]), [*known, *values]
-        residuals = [next(computed) if index is None else inputs[index] for index in split.forwarded]
+        residuals = split.residuals(outs, [*known, *values])
 
         def linear(y):
             dots = [convert(dot, aval.dtype) if aval_of(dot).dtype != aval.dtype else dot

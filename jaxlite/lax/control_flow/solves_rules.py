@@ -12,7 +12,7 @@ from jaxlite.lax.control_flow.solves import linear_solve_p, parts, root_p
 from jaxlite.lax.elementwise import neg
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front
 from jaxlite.traces.jvp import Zero, add_tangents, instantiate, jvp_flat, tangent_aval, zero_for
-from jaxlite.traces.linearize import linearize_jaxpr
+from jaxlite.traces.linearize import apply_split
 from jaxlite.traces.transpose import is_linear
 
 # --- the slope of a traced function, forwards and for linearisation ----------------------------------
@@ -24,14 +24,7 @@ def _pushed(jaxpr: ClosedJaxpr, primals: Sequence[Any], tangents: Sequence[Any])
 
 def _split(jaxpr: ClosedJaxpr, primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
     """The same, with what does not depend on tangents kept apart from what does."""
-    split = linearize_jaxpr(jaxpr, [type(tangent) is not Zero for tangent in tangents])
-    outs = eval_jaxpr(split.primal.jaxpr, split.primal.consts, *split.consts, *primals)
-    computed = iter(outs[split.num_outs:])
-    residuals = [next(computed) if index is None else primals[index] for index in split.forwarded]
-    active = [tangent for tangent in tangents if type(tangent) is not Zero]
-    moving = iter(eval_jaxpr(split.tangent.jaxpr, split.tangent.consts, *residuals, *active))
-    return [next(moving) if flag else zero_for(out)
-            for out, flag in zip(outs[:split.num_outs], split.nonzero_out, strict=True)]
+    return apply_split(jaxpr, primals, tangents)[1]
 
 
 def _all_zero(tangents: Sequence[Any]) -> bool:

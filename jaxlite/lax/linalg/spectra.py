@@ -361,5 +361,5 @@ def _svd_by_eigh(x, *, full_matrices: bool, compute_uv: bool, subset_by_index=No
 
 
 def _identity(size: int, dtype):
-    row, column = (shaping.broadcasted_iota(_i32, (size, size), axis) for axis in (0, 1))
+    row, column = shaping.indices((size, size))
     return shaping.convert(elementwise.eq(row, column), dtype)

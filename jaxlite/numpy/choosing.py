@@ -14,6 +14,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
+from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import arithmetic, joining, manipulation, selection
@@ -78,10 +79,10 @@ def piecewise(x, condlist, funclist: Sequence[Any], *args, **kw):
     x = as_array(x)
     shape = manipulation.broadcast_shapes(x.shape, *(aval_of(each).shape for each in conditions))
     x = manipulation.broadcast_to(x, shape) if shape != x.shape else x
-    applies = _active(conditions)
-    # Off its piece a function sees a constant: no derivative of its own, which may be infinite there, gets out.
-    values = [each(selection.where(active, x, shaping.stop_gradient(x)), *args, **kw) if callable(each) else each
-              for each, active in zip(functions, applies, strict=True)]
+    seen = [x] * len(functions)
+    if isinstance(x, Tracer):  # off its piece a function sees a constant: no derivative of its own, perhaps infinite, gets out
+        seen = [selection.where(active, x, shaping.stop_gradient(x)) for active in _active(conditions)]
+    values = [each(part, *args, **kw) if callable(each) else each for each, part in zip(functions, seen, strict=True)]
     for value in values:
         if aval_of(value).shape not in ((), x.shape):
             raise TypeError(f"piecewise: a function gave shape {aval_of(value).shape} for x of shape "

@@ -116,6 +116,23 @@ SingleDeviceSharding._to_xla_hlo_sharding = lambda self, ndim: _REPLICATED  # ty
 SingleDeviceSharding.memory_kind = property(lambda self: self._memory_kind)  # type: ignore[attr-defined]
 
 
+def name_submodules() -> None:
+    """`jaxlib.xla_client` and the like, which some write after `import jaxlib` alone: importing JAX loads them."""
+    package = sys.modules["jaxlib"]
+
+    def __getattr__(name: str) -> Any:
+        full = f"jaxlib.{name}"
+        if not name.startswith("_"):
+            try:
+                return importlib.import_module(full)
+            except ModuleNotFoundError as error:
+                if error.name != full:
+                    raise
+        raise AttributeError(f"module 'jaxlib' has no attribute {name!r}")
+
+    vars(package).setdefault("__getattr__", __getattr__)
+
+
 # --- shardings ---------------------------------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import Dim
 from jaxlite.core.tracing import Tracer
 from lowering import report
-from lowering.xla import VERSION_TEXT
+from lowering.xla import VERSION_TEXT, name_submodules
 
 # JAX and jaxlib are released together, under one number.
 VERSION_INFO = tuple(int(part) for part in VERSION_TEXT.split(".")[:3])
@@ -159,6 +159,7 @@ def _version_module() -> types.ModuleType:
 def _begin() -> None:
     """What the first `import jax` of the program does: JAX would read the environment then, and load its modules."""
     config.read_environment()
+    name_submodules()
     for name, module in [*sys.modules.items()]:
         if name.partition(".")[0] == "jaxlite":
             _name_in_jax(module)

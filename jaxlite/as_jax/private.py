@@ -47,7 +47,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "custom_api_util": [("jaxlite.as_jax.util", "register_custom_decorator_type")],  # jaxdecomp
     "custom_derivatives": [("jaxlite", "custom_jvp custom_vjp"), ("jaxlite.custom_derivatives", "*")],  # jaxonomy
     "dispatch": [("jaxlite.devices.api", "wait_for_tokens=effects_barrier"), ("jaxlite.interpreters.xla", "apply_primitive"),
-                 ("jaxlite.as_jax.util", "prim_requires_devices_during_lowering")],  # jaxdecomp
+                 ("jaxlite.as_jax.util", "prim_requires_devices_during_lowering xla_primitive_callable")],  # jaxdecomp, gpax
     "distributed": [("jaxlite.as_jax.distributed", "State global_state")],  # dew, orbax
     "dtypes": [  # flax, haiku, equinox, chex, qujax, jaxdecomp
         ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError canonicalize_dtype dtype extended finfo to_complex_dtype "

@@ -12,6 +12,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.symbolic import is_symbolic
 from jaxlite.lax.shaping import canonical_axis as canonicalize_axis  # noqa: F401  torchax
 from jaxlite.numpy import api
+from jaxlite.traces.eager import eager_trace
 from lowering import platforms
 
 
@@ -65,6 +66,14 @@ def register_custom_decorator_type(cls: type) -> type:
 
 # Libraries add their primitives to it, whose lowering wants to know its devices. Here every lowering knows them.
 prim_requires_devices_during_lowering: set[Any] = set()
+
+
+class xla_primitive_callable:
+    """What JAX compiles for eager operations: libraries drop it when they are done with a model."""
+
+    @staticmethod
+    def cache_clear() -> None:
+        eager_trace.clear()
 
 
 class HashableFunction:

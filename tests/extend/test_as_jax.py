@@ -215,6 +215,14 @@ def test_flags_of_a_program_can_be_read_once_the_options_are_parsed():
     assert run("-c", code, "--n=3", "--jax_enable_x64", "--", "--jax_debug_nans") == "1 True False [''] 2 True\n"
 
 
+def test_modules_of_jaxlib_are_there_without_an_import_of_their_own():
+    """As JAX's import leaves them; gpax names classes of `jaxlib.xla_client` in annotations."""
+    code = ("import jax, jaxlib, sys; loaded = 'jaxlib.xla_client' in sys.modules\n"
+            "print(loaded, isinstance(jax.devices()[0], jaxlib.xla_client.Device), hasattr(jaxlib, 'nothing'),"
+            " hasattr(jaxlib, '_nothing'))")
+    assert run("-m", "jaxlite", "-c", code) == "False True False False\n"
+
+
 def test_private_names_lead_somewhere():
     program = """
 import jaxlite.as_jax, importlib, jax
@@ -225,6 +233,7 @@ for name, table in _ALIASES.items():
         getattr(module, text.partition("=")[0])
 from jax.experimental.sparse._base import JAXSparse
 from jax.experimental.sparse import BCOO
+jax._src.dispatch.xla_primitive_callable.cache_clear()
 assert issubclass(BCOO, JAXSparse) and JAXSparse is jax.experimental.sparse.JAXSparse
 private = jax._src.api_util
 print(private._ensure_index_tuple(2), *private._ensure_index_tuple([1, 0]), jax._src.pjit.jit_p,

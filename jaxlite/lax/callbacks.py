@@ -92,13 +92,16 @@ def _split_static(args, kwargs) -> tuple[list[Any], tuple[tuple[int, Any], ...],
 
 def _result_types(tree) -> tuple[tuple[Any, ...], Any]:
     leaves, treedef = tree_flatten(tree)
-    avals = []
-    for leaf in leaves:
-        dtype = np.dtype(leaf.dtype)
-        if dtypes.canonicalize_dtype(dtype) != dtype:
-            raise ValueError(f"result_shape_dtypes cannot specify 64-bit types when `jax_enable_x64` is disabled, got {dtype}")
-        avals.append(ShapedArray(tuple(leaf.shape), dtype))
-    return tuple(avals), treedef
+    return tuple(map(type_of_result, leaves)), treedef
+
+
+def type_of_result(leaf, what: str = "") -> ShapedArray:
+    """The type that is asked for a result. Raises: ValueError, which begins with `what`, for a dtype that is switched off."""
+    dtype = np.dtype(leaf.dtype)
+    if dtypes.canonicalize_dtype(dtype) != dtype:
+        raise ValueError(f"{what}result_shape_dtypes cannot specify 64-bit types when `jax_enable_x64` is disabled, got "
+                         f"{dtype}")
+    return ShapedArray(tuple(leaf.shape), dtype)
 
 
 def _flat_callback(what: str, callback: Callable, args, kwargs) -> tuple[list[Any], FlatCallback]:

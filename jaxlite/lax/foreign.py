@@ -9,14 +9,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from jaxlite.core import dtypes
-from jaxlite.core.aval import AbstractToken, ShapedArray, abstract_token
+from jaxlite.core.aval import AbstractToken, abstract_token
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import no_effects
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tree import tree_flatten
 from jaxlite.core.values import aval_of
-from jaxlite.lax.callbacks import VMAP_METHODS, batch_by_method
+from jaxlite.lax.callbacks import VMAP_METHODS, batch_by_method, type_of_result
 from jaxlite.traces.batching import Axis
 
 ffi_call_p = Primitive("ffi_call", multiple_results=True)
@@ -35,11 +34,7 @@ def _result_types(what: str, results) -> tuple[tuple[Any, ...], Any]:
             continue
         if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
             raise TypeError(f"{what}: result_shape_dtypes must hold objects with a shape and a dtype, got {leaf!r}")
-        dtype = np.dtype(leaf.dtype)
-        if dtypes.canonicalize_dtype(dtype) != dtype:
-            raise ValueError(f"{what}: result_shape_dtypes cannot specify 64-bit types when `jax_enable_x64` is disabled, got "
-                             f"{dtype}")
-        avals.append(ShapedArray(tuple(leaf.shape), dtype))
+        avals.append(type_of_result(leaf, f"{what}: "))
     return tuple(avals), tree
 
 

@@ -325,17 +325,23 @@ _BY_MONOID = {"sum": reduce_sum, "prod": reduce_prod, "max": reduce_max, "min": 
 reduce_p = Primitive("reduce", multiple_results=True)
 
 
-@reduce_p.def_abstract_eval
-def _reduce_avals(*avals, jaxpr: ClosedJaxpr, dimensions: Ints) -> list[ShapedArray]:
+def reduced_operands(name: str, avals: Sequence[ShapedArray], jaxpr: ClosedJaxpr) -> tuple[Any, Any]:
+    """The types of the operands and of the initial values that a computation combines, after a check that they fit."""
     count = len(avals) // 2
     operands, inits = avals[:count], avals[count:]
     for operand, init in zip(operands, inits, strict=True):
         if operand.shape != operands[0].shape:
-            raise ValueError(f"reduce: operands must have equal shapes, got {[each.shape for each in operands]}")
+            raise ValueError(f"{name}: operands must have equal shapes, got {[each.shape for each in operands]}")
         if init.shape or init.dtype != operand.dtype:
-            raise TypeError(f"reduce: initial values must be scalars of the operands' dtypes, got {init} for {operand}")
+            raise TypeError(f"{name}: initial values must be scalars of the operands' dtypes, got {init} for {operand}")
     if [aval.dtype for aval in jaxpr.in_avals] != [aval.dtype for aval in operands] * 2:
-        raise TypeError(f"reduce: the computation takes {jaxpr.in_avals}, the operands are {list(operands)}")
+        raise TypeError(f"{name}: the computation takes {jaxpr.in_avals}, the operands are {list(operands)}")
+    return operands, inits
+
+
+@reduce_p.def_abstract_eval
+def _reduce_avals(*avals, jaxpr: ClosedJaxpr, dimensions: Ints) -> list[ShapedArray]:
+    operands, inits = reduced_operands("reduce", avals, jaxpr)
     shape = _reduced_shape("reduce", operands[0], dimensions)
     return [shaped_array(shape, operand.dtype, operand.weak_type and init.weak_type)
             for operand, init in zip(operands, inits, strict=True)]

@@ -14,15 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import config, dtypes, errors, source, staging
+from jaxlite.core import config, dtypes, source, staging
 from jaxlite.core.aval import Ints, ShapedArray, has_states, layouts, shaped_array, with_layout
-from jaxlite.core.axes import other_axes, with_sizes
+from jaxlite.core.axes import canonical_axis as canonical_axis
+from jaxlite.core.axes import canonical_shape as canonical_shape
+from jaxlite.core.axes import check_size, other_axes, with_sizes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import OwnBind, Primitive
 from jaxlite.core.shape_dtype import ShapeDtypeStruct, abstract
-from jaxlite.core.symbolic import Dim, are_ints, as_size, as_sizes, exceeds, largest, may_equal, set_dimension_value
+from jaxlite.core.symbolic import Dim, are_ints, as_size, as_sizes, largest, may_equal, set_dimension_value
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
@@ -51,54 +53,6 @@ def require_equal_dtypes(name: str, avals: Sequence[Any]) -> None:
             tip = f"jnp.{similar} is a similar function that does automatic type promotion on inputs" if similar else \
                 "convert_element_type and astype convert"
             raise TypeError(f"lax.{name} requires arguments to have the same dtypes, got {kinds}. (Tip: {tip}).")
-
-
-def canonical_shape(shape, name: str = "shape") -> Ints:
-    """A shape as a tuple of ints.
-
-    Raises: TypeError for sizes that are not integers, not concrete or negative.
-    """
-    if not isinstance(shape, (tuple, list)):
-        shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
-    try:
-        sizes = as_sizes(shape)
-    except TypeError:
-        for size in shape:
-            if isinstance(size, Tracer):
-                raise TypeError(errors.tracer_message(
-                    f"Shapes must be 1D sequences of concrete values of integer type, got {shape}", size,
-                    "compute sizes with Python or NumPy, from .shape, not with jaxlite.numpy; if the size is an "
-                    "argument, mark it static (static_argnums, static_argnames)")) from None
-        raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {shape}.") from None
-    _check_sizes(sizes, name)
-    return sizes
-
-
-_SIZE_LIMIT = 1 << 58  # elements; their bytes are to fit an int64 in any dtype
-
-
-@functools.lru_cache(4096)
-def _check_sizes(sizes: Ints, name: str) -> None:
-    for size in sizes:
-        if size < 0:
-            raise TypeError(f"{name} must have every element be nonnegative, got {sizes}.")
-    _check_size(sizes)
-
-
-def _check_size(shape: Ints) -> None:
-    if exceeds(shape, _SIZE_LIMIT):
-        raise ValueError(f"an array of shape {shape} has too many elements to address")
-
-
-def canonical_axis(axis, rank: int, name: str = "axis") -> int:
-    """An axis in [0, rank) from one in [-rank, rank). Raises: NumPy's AxisError, a ValueError, out of that range."""
-    if type(axis) is not int and isinstance(axis, Tracer):
-        raise errors.ConcretizationTypeError(axis, f"{name} has to be known while tracing; mark the argument static "
-                                                   "(static_argnums, static_argnames)")
-    index = axis if type(axis) is int else operator.index(axis)
-    if not -rank <= index < rank:
-        raise np.exceptions.AxisError(f"{name} {index} is out of bounds for array of dimension {rank}")
-    return index + rank if index < 0 else index
 
 
 def _check_permutation(name: str, permutation: Ints, rank: int) -> None:
@@ -350,8 +304,19 @@ def broadcast_to_rank(x, rank: int):
 
 def broadcast_like(arr, like_arr):
     """Broadcast an array to the shape of another one, by NumPy's rules."""
-    shape, target = aval_of(arr).shape, aval_of(like_arr).shape
-    return broadcast_in_dim(arr, target, range(len(target) - len(shape), len(target)))
+    return broadcast_to(arr, aval_of(like_arr).shape)
+
+
+def broadcast_to(operand, shape: Ints):
+    """Broadcast an array to a shape, by NumPy's rules. Raises: ValueError if it has more axes, or sizes that do not fit."""
+    aval = aval_of(operand)
+    missing = len(shape) - aval.ndim
+    if missing < 0:
+        raise ValueError(f"Cannot broadcast to shape with fewer dimensions: arr_shape={aval.shape} shape={shape}")
+    if any([x not in (1, y) for x, y in zip(aval.shape, shape[missing:], strict=True)]):
+        raise ValueError(f"Incompatible types for broadcasting: input type={aval.str_short()} and requested "
+                         f"type={aval.update(shape=shape).str_short()}")
+    return broadcast_in_dim(operand, shape, range(missing, len(shape)))
 
 
 # --- shapes and order --------------------------------------------------------------------------------
@@ -547,7 +512,7 @@ def _pad_aval(x, value, *, padding_config: tuple[tuple[int, int, int], ...]) -> 
     if any(size < 0 for size in sizes):
         raise ValueError(f"Dimension size after padding is not at least 0, got result shape {tuple(sizes)}, for "
                          f"padding_config {padding_config} and operand shape {x.shape}")
-    _check_size(tuple(sizes))
+    check_size(tuple(sizes))
     return shaped_array(tuple(sizes), x.dtype, x.weak_type and value.weak_type)
 
 
@@ -634,7 +599,7 @@ def _tile_aval(x, *, reps: Ints) -> ShapedArray:
     if len(reps) != len(x.shape):
         raise TypeError(f"reps length must be equal to the ndim of x, got len(reps)={len(reps)} and x.ndim={len(x.shape)}.")
     shape = tuple([size * rep for size, rep in zip(x.shape, reps, strict=True)])
-    _check_size(shape)
+    check_size(shape)
     return shaped_array(shape, x.dtype, x.weak_type)
 
 

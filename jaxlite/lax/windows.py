@@ -18,7 +18,7 @@ from jaxlite.core.symbolic import as_size, largest
 from jaxlite.core.tree import tree_flatten, tree_structure, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax.elementwise import INEXACT, NUMBERS, ge_p, le_p, require_kind
-from jaxlite.lax.reductions import initial_values, monoid_of, static_ints, trace_computation
+from jaxlite.lax.reductions import initial_values, monoid_of, reduced_operands, static_ints, trace_computation
 from jaxlite.lax.shaping import require_equal_dtypes
 
 # --- the geometry of windows -------------------------------------------------------------------------
@@ -152,19 +152,9 @@ _BY_MONOID = {"sum": reduce_window_sum_p, "max": reduce_window_max_p, "min": red
 
 @reduce_window_p.def_abstract_eval
 def _reduce_window_avals(*avals, jaxpr: ClosedJaxpr, **window) -> list[ShapedArray]:
-    count = len(avals) // 2
-    for operand, init in zip(avals[:count], avals[count:], strict=True):
-        if operand.shape != avals[0].shape:
-            raise ValueError(f"reduce_window: operands must have equal shapes, got "
-                             f"{[each.shape for each in avals[:count]]}")
-        if init.shape or init.dtype != operand.dtype:
-            raise TypeError(f"reduce_window: initial values must be scalars of the operands' dtypes, got {init} for "
-                            f"{operand}")
-    if [aval.dtype for aval in jaxpr.in_avals] != [aval.dtype for aval in avals[:count]] * 2:
-        raise TypeError(f"reduce_window: the computation takes {jaxpr.in_avals}, the operands are "
-                        f"{list(avals[:count])}")
+    operands, _ = reduced_operands("reduce_window", avals, jaxpr)
     shape = _window_shape("reduce_window", avals[0], window)
-    return [shaped_array(shape, operand.dtype, False) for operand in avals[:count]]
+    return [shaped_array(shape, operand.dtype, False) for operand in operands]
 
 
 @boundary

@@ -35,12 +35,12 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale: flo
         raise ValueError(f"Unsupported implementation option: {implementation}; there are 'xla' and 'cudnn'")
     check_arrays("dot_product_attention", query, key, value)
     query, key, value = (as_array(each) for each in (query, key, value))
-    single = aval_of(query).ndim == 3
+    single = query.ndim == 3
     if single:
         query, key, value = (shaping.expand_dims(each, (0,)) for each in (query, key, value))
     _check_operands(query, key, value, single)
-    batch, length, heads, width = aval_of(query).shape
-    source, groups = aval_of(key).shape[1:3]
+    batch, length, heads, width = query.shape
+    source, groups = key.shape[1:3]
     scale = 1.0 / np.sqrt(width) if scale is None else scale
     if bias is not None:
         bias = as_array(bias)

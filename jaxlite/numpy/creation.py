@@ -473,8 +473,7 @@ def _full(fill_value, shape: Ints, dtype: Any, weak: bool):
     own = aval_of(fill_value).shape
     if own and shaping.broadcast_shapes(own, shape) != shape:
         raise ValueError(f"Incompatible shapes for broadcasting: fill_value of shape {own} and requested shape {shape}")
-    value = shaping.convert(fill_value, dtype, weak)
-    return shaping.broadcast_in_dim(value, shape, range(len(shape) - len(own), len(shape)))
+    return shaping.broadcast_to(shaping.convert(fill_value, dtype, weak), shape)
 
 
 def _made_of_shards(device) -> bool:

@@ -204,7 +204,7 @@ def unwrap(p, discont=None, axis: int = -1, period: Any = 2 * np.pi):
         half = true_divide(period, 2)
     else:
         period, half = whole, whole // 2
-    if not aval_of(p).shape[axis]:
+    if not p.shape[axis]:
         return p
     steps = diff(p, axis=axis)
     wrapped = (steps + half) % period - half
@@ -213,7 +213,7 @@ def unwrap(p, discont=None, axis: int = -1, period: Any = 2 * np.pi):
     correction = wrapped - steps
     threshold = half if discont is None else discont
     correction = where(arithmetic.absolute(steps) < threshold, 0, correction)
-    rank = aval_of(p).ndim
+    rank = p.ndim
     totals = shaping.convert(reductions.cumsum(correction, axis=axis), aval_of(p).dtype, False)
     shifted = shaping.pad(totals, shaping.convert(0, aval_of(p).dtype, False),
                           [(1 if each == axis else 0, 0, 0) for each in range(rank)])

@@ -92,7 +92,7 @@ def _compute(a, kind: Any, sizes: Ints, axes: Ints, scale: float):
             shape[axis] = size
         return shaping.full(shape, 0, dtypes.real_dtype(dtype) if kind == _IRFFT else dtypes.to_complex_dtype(dtype))
     a = shaping.fit(a, (*sizes[:-1], sizes[-1] // 2 + 1) if kind == _IRFFT else sizes, axes)
-    rank = aval_of(a).ndim
+    rank = a.ndim
     order = [*other_axes(rank, axes), *axes]
     a = shaping.transpose(a, order)
     # XLA transforms up to three axes at once; the axis that is real on one side comes first or last.

@@ -55,7 +55,7 @@ def _spacing_dtype(start, stop, dtype):
 def _linear(start, stop, num: int, endpoint: bool, dtype, axis: int) -> tuple[Any, Any]:
     """Evenly spaced values, and their distance, in an inexact dtype."""
     start, stop = (shaping.of_user(bound, dtype) for bound in (start, stop))
-    shape = shaping.broadcast_shapes(aval_of(start).shape, aval_of(stop).shape)
+    shape = shaping.broadcast_shapes(start.shape, stop.shape)
     axis = shaping.canonical_axis(axis, len(shape) + 1)
     low, high = broadcast_to(start, shape), broadcast_to(stop, shape)
     column = (*shape[:axis], 1, *shape[axis:])

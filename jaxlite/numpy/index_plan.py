@@ -562,7 +562,7 @@ def write(x, index, value, op, mode: str | GatherScatterMode | None = None, indi
     if callable(op):
         result = gather_scatter.scatter_apply(target, indices, op, numbers, update_shape=boxes.shape, **options)
         return shaping.squeeze(result, expanded) if expanded else result
-    value = _as_update(value, aval, boxes)
+    value = _as_update(value, boxes)
     if dtype != aval.dtype:
         x, target = shaping.convert(x, dtype, False), shaping.convert(target, dtype, False)
     if boxes.indices is None:
@@ -574,20 +574,12 @@ def write(x, index, value, op, mode: str | GatherScatterMode | None = None, indi
     return shaping.squeeze(result, expanded) if expanded else result
 
 
-def _as_update(value, aval, boxes: Boxes):
+def _as_update(value, boxes: Boxes):
     """A value in the shape of the updates."""
     full = list(boxes.shape)
     for axis in boxes.new_axes:
         full.insert(axis, 1)
-    shape = aval_of(value).shape
-    if len(shape) > len(full):
-        raise ValueError(f"Cannot broadcast to shape with fewer dimensions: arr_shape={shape} shape={tuple(full)}")
-    lead = len(full) - len(shape)
-    if any([size not in (1, whole) for size, whole in zip(shape, full[lead:])]):
-        raise ValueError(f"Incompatible types for broadcasting: input type={aval_of(value).str_short()} and requested "
-                         f"type={aval.update(shape=tuple(full)).str_short()}")
-    if shape != tuple(full):
-        value = shaping.broadcast_in_dim(value, full, range(lead, len(full)))
+    value = shaping.broadcast_to(value, tuple(full))
     if boxes.new_axes:
         value = shaping.squeeze(value, boxes.new_axes)
     return shaping.rev(value, boxes.reversed_axes) if boxes.reversed_axes else value

@@ -72,9 +72,9 @@ def _join_rows(a, *, axis: int | None, dtype: Any, added: Sequence[Ints]):
     """The array is turned, not taken apart."""
     (a,) = promoted((a,), dtype)
     if axis is None:
-        return shaping.reshape(a, (aval_of(a).size,))
+        return shaping.reshape(a, (a.size,))
     a = manipulation.with_axes(a, added, rows=True)
-    count, *rest = aval_of(a).shape
+    count, *rest = a.shape
     axis = _place(axis, len(rest), added)
     return shaping.reshape(_rows_along(a, axis), with_sizes(rest, axis, count * rest[axis]))
 
@@ -120,7 +120,7 @@ def _stack(*parts, axis: int, dtype: Any):
 @api
 def _stack_rows(a, *, axis: int, dtype: Any):
     (a,) = promoted((a,), dtype)
-    return _rows_along(a, shaping.canonical_axis(axis, aval_of(a).ndim))
+    return _rows_along(a, shaping.canonical_axis(axis, a.ndim))
 
 
 @boundary

@@ -229,7 +229,7 @@ def solve(a, b):
     [1.  0.5]
     """
     a, b = parts.inexact("solve", a, b)
-    left, right = aval_of(a).shape, aval_of(b).shape
+    left, right = a.shape, b.shape
     if len(left) < 2:
         raise ValueError(f"solve: left hand array must be at least two dimensional; got a.shape={left}")
     if left[-1] != left[-2]:
@@ -274,10 +274,10 @@ def _least_squares(a, b, rcond) -> tuple[Any, Any, Any, Any]:
     a, b = promote_dtypes_inexact(a, b)
     is_weak = aval_of(a).weak_type
     a, b = map(shaping.strong, (a, b))
-    is_vector = aval_of(b).ndim == 1
+    is_vector = b.ndim == 1
     if is_vector:
         b = parts.expand(b, 1)
-    rows, columns = aval_of(a).shape
+    rows, columns = a.shape
     u, s, vh = svd(a, full_matrices=False)
     epsilon = parts.epsilon(s)
     if rcond is None:
@@ -288,7 +288,7 @@ def _least_squares(a, b, rcond) -> tuple[Any, Any, Any, Any]:
         cutoff = shaping.convert(rcond, aval_of(s).dtype) * s[0]
         kept = arithmetic.logical_and(arithmetic.greater(s, 0), s >= cutoff)
     else:
-        kept = shaping.full(aval_of(s).shape, False, np.dtype(bool))
+        kept = shaping.full(s.shape, False, np.dtype(bool))
     rank = reductions.sum(shaping.convert(kept, dtypes.int32))
     inverse = selection.where(kept, arithmetic.divide(1, selection.where(kept, s, 1)), 0)
     inner = linear.matmul(parts.adjoint(u), b, precision="highest")
@@ -340,7 +340,7 @@ def pinv(a, rtol=None, hermitian: bool = False, *, rcond=None):
         raise ValueError("pinv: only one of rtol and rcond may be specified.")
     rtol = rcond if rtol is None else rtol
     a = parts.matrices("pinv", a)
-    *batch, rows, columns = aval_of(a).shape
+    *batch, rows, columns = a.shape
     dtype = aval_of(a).dtype
     if not min(rows, columns):
         return shaping.full((*batch, columns, rows), 0, dtype)
@@ -383,7 +383,7 @@ def tensorinv(a, ind: int = 2):
     ind = operator.index(ind)
     if ind <= 0:
         raise ValueError(f"ind must be a positive integer; got ind={ind}")
-    shape = aval_of(a).shape
+    shape = a.shape
     rows, columns = shape[:ind], shape[ind:]
     if math.prod(rows) != math.prod(columns):
         raise ValueError("tensorinv is only possible when the product of the first `ind` dimensions equals that of the "
@@ -400,8 +400,8 @@ def tensorsolve(a, b, axes: Ints | None = None):
     """
     a, b = parts.inexact("tensorsolve", a, b)
     if axes is not None:
-        a = shaping.axes_last(a, canonical_axes(axes, aval_of(a).ndim))
-    shape, right = aval_of(a).shape, aval_of(b).shape
+        a = shaping.axes_last(a, canonical_axes(axes, a.ndim))
+    shape, right = a.shape, b.shape
     if shape[:len(right)] != right:
         raise ValueError("tensorsolve: after moving axes to the end, the leading shape of a must match the shape of b. "
                          f"Got shapes {shape} and {right}")
@@ -425,7 +425,7 @@ def cond(x, p: Ord = None):
     Returns: (...); infinite where x is singular.
     """
     x = parts.matrices("cond", x)
-    shape = aval_of(x).shape
+    shape = x.shape
     if not math.prod(shape[-2:]):
         raise ValueError(f"jnp.linalg.cond: input array must not be empty; got shape {shape}")
     if p in (None, 2, -2):
@@ -455,9 +455,9 @@ def matrix_rank(M, rtol=None, *, hermitian: bool = False, tol=None):
     if rtol is not None and tol is not None:
         raise ValueError("matrix_rank: only one of tol or rtol may be specified.")
     M = parts.inexact("matrix_rank", M)
-    if aval_of(M).ndim < 2:
+    if M.ndim < 2:
         return shaping.convert(reductions.any(arithmetic.not_equal(M, 0)), dtypes.int32)
-    *batch, rows, columns = aval_of(M).shape
+    *batch, rows, columns = M.shape
     if not min(rows, columns):
         return shaping.full(batch, 0, dtypes.int32)
     s = svd(M, compute_uv=False, hermitian=hermitian)

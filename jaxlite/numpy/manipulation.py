@@ -214,14 +214,7 @@ def expand_dims(a, axis: int | Sequence[int]):
 @api
 @part_of_caller
 def _broadcast_to(array, shape: Ints, out_sharding: Any = None):
-    array = as_arrays("broadcast_to", array)
-    old = array.shape
-    if len(old) > len(shape):
-        raise ValueError(f"Cannot broadcast to shape with fewer dimensions: arr_shape={old} shape={shape}")
-    if builtins.any(x not in (1, y) for x, y in zip(old[::-1], shape[::-1], strict=False)):
-        raise ValueError(f"Incompatible types for broadcasting: input type={array.aval.str_short()} and requested "
-                         f"type={array.aval.update(shape=shape).str_short()}")
-    return shaping.broadcast_in_dim(array, shape, range(len(shape) - len(old), len(shape)))
+    return shaping.broadcast_to(as_arrays("broadcast_to", array), shape)
 
 
 def broadcast_to(array, shape, *, out_sharding=None):

@@ -89,13 +89,8 @@ def _masked(name: str, x, where, fill):
     if where is None:
         return x
     shape = _mask_shape(name, x, where)
-    x = _broadcast_to(x, shape)
-    return lax.select(_broadcast_to(where, shape), x, shaping.full_like(x, fill))
-
-
-def _broadcast_to(x, shape: Ints):
-    rank = aval_of(x).ndim
-    return shaping.broadcast_in_dim(x, shape, range(len(shape) - rank, len(shape)))
+    x = shaping.broadcast_to(x, shape)
+    return lax.select(shaping.broadcast_to(where, shape), x, shaping.full_like(x, fill))
 
 
 def is_name(axis) -> bool:
@@ -296,7 +291,7 @@ def _count(a, axes: tuple[Any, ...], where, keepdims: bool, dtype):
     if where is None:
         own, names = split_axes(axes, len(shape))
         return math.prod(shape[axis] for axis in own) * (lax.axis_size(names) if names else 1)
-    return sum(_broadcast_to(where, _mask_shape("mean", a, where)), axis=axes, dtype=dtype, keepdims=keepdims)
+    return sum(shaping.broadcast_to(where, _mask_shape("mean", a, where)), axis=axes, dtype=dtype, keepdims=keepdims)
 
 
 def _mean_dtypes(name: str, a, dtype) -> tuple[Any, Any]:

@@ -320,7 +320,7 @@ def average(a, axis: Axis = None, weights=None, returned: bool = False, keepdims
     if weights.shape != shape:
         if axis is None:
             raise ValueError("Axis must be specified when shapes of a and weights differ, got "
-                             f"{shape} and {aval_of(weights).shape}.")
+                             f"{shape} and {weights.shape}.")
         weights = _stretched(shape, weights, axis, axes)
     total = reductions.sum(weights, axis=axes, keepdims=keepdims)
     result = reductions.sum(a * weights, axis=axes, keepdims=keepdims) / total

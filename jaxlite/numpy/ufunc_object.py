@@ -197,10 +197,6 @@ def _apply_to_elements(*args, op: ufunc):
     return map_broadcast(op.func, arrays, [0] * len(arrays))
 
 
-def _spread(x, shape: tuple[int, ...]):
-    return lax.broadcast_in_dim(x, shape, range(len(shape) - x.ndim, len(shape)))
-
-
 def _operand(op: ufunc, a, dtype):
     """The array in the dtype that folding it by the function gives."""
     a = as_array(a)
@@ -247,7 +243,7 @@ def _reduce(a, initial, where, *, op: ufunc, axis: Any, dtype: Any, keepdims: bo
         start = lax.convert_element_type(as_array(start), a.dtype)
     if where is not None:
         where = as_array(where)
-        where = _spread(where if where.dtype == _bool else where != 0, a.shape)
+        where = shaping.broadcast_to(where if where.dtype == _bool else where != 0, a.shape)
     fold = op.folds.reduce
     if op.folds.widen and a.dtype == _bool:  # asked for: whether some, or all, are nonzero
         fold = lax.reduce_and if op.identity else lax.reduce_or
@@ -323,11 +319,11 @@ def _at(a, indices, b, *, op: ufunc):
     parts = [as_array(part) for part in (indices if isinstance(indices, tuple) else (indices,))]
     shape = lax.broadcast_shapes(*(part.shape for part in parts))
     count = math.prod(shape)
-    places = tuple(lax.reshape(_spread(part, shape), (count,)) for part in parts)
+    places = tuple(lax.reshape(shaping.broadcast_to(part, shape), (count,)) for part in parts)
     if b is not None:
         rest = a.shape[len(parts):]
         b = as_array(b)
-        b = lax.reshape(_spread(b, (*shape, *rest)), (count, *rest))
+        b = lax.reshape(shaping.broadcast_to(b, (*shape, *rest)), (count, *rest))
 
     def step(state, item):
         place, operand = item
@@ -365,7 +361,7 @@ def _reduceat(a, indices, *, op: ufunc, axis: int, dtype: Any, longest: int | No
     def combine(result, offset):
         place = starts + offset
         new = op.call(result, items[lax.min(place, lax.full_like(place, size - 1))])
-        take = _spread(lax.reshape(place < ends, column), result.shape)
+        take = shaping.broadcast_to(lax.reshape(place < ends, column), result.shape)
         return lax.select(take, shaping.convert(new, result.dtype, weak), result)
 
     def step(result, offset):

@@ -166,8 +166,8 @@ def _bits_by_pairs(key, dtype, shape: Ints):
     else:
         parts = 32 // width
         spread = lax.broadcast_in_dim(words, (*aval_of(words).shape, parts), range(axis + 1))
-        shifts = lax.mul(lax.broadcasted_iota(_u32, aval_of(spread).shape, axis + 1), np.uint32(width))
+        shifts = lax.mul(lax.broadcasted_iota(_u32, spread.shape, axis + 1), np.uint32(width))
         pieces = lax.convert_element_type(lax.shift_right_logical(spread, shifts), dtype)
-        flat = lax.reshape(pieces, (*batch, math.prod(aval_of(pieces).shape[axis:])))
+        flat = lax.reshape(pieces, (*batch, math.prod(pieces.shape[axis:])))
         bits = lax.slice_in_dim(flat, 0, size, axis=axis)
     return lax.reshape(bits, batch + shape)

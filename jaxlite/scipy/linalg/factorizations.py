@@ -212,7 +212,7 @@ def inv(a, overwrite_a: bool = False, check_finite: bool = True):
 def _generalized_eigh(a, b, lower: bool, eigvals_only: bool, type: int):
     """With b = L L^H: of L^-1 a L^-H for type 1, of L^H a L else; its vectors are L^H v, for type 3 L^-1 v."""
     a, b = promote_dtypes_inexact(matrices("eigh", a), matrices("eigh", b))
-    shape = jnp.broadcast_shapes(aval_of(a).shape, b.shape)
+    shape = jnp.broadcast_shapes(a.shape, b.shape)
     a, b = jnp.broadcast_to(a, shape), jnp.broadcast_to(b, shape)
     a = (a + jnp.conj(a.mT)) / 2
     factor = lax_linalg.cholesky(b)

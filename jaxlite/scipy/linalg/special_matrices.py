@@ -68,7 +68,7 @@ def toeplitz(c, r=None):
     check_arrays("toeplitz", c)
     c, r = _vectors("toeplitz", c, jnp.conj(c) if r is None and is_complex(c) else c if r is None else r)
     c, r = (shaping.convert(x, None, False) for x in (c, r))
-    rows, columns = aval_of(c).shape[-1], aval_of(r).shape[-1]
+    rows, columns = c.shape[-1], r.shape[-1]
     # Diagonals from the upper right to the lower left corner.
     diagonals = _joined(jnp.flip(r[..., 1:], axis=-1), c)
     row, column = _rows_and_columns(rows, columns)

@@ -1,4 +1,4 @@
-"""The buffers behind values."""
+"""The buffers behind values, and the dtypes of their parts."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ def physical(aval: Any) -> tuple[tuple[int, ...], Any]:
         return aval.shape, _BOOL if dtype.names else dtype
     inner = dtype.physical_element()
     return (*aval.shape, *inner.shape), inner.dtype
+
+
+def real_dtype(dtype: Any) -> np.dtype:
+    """The dtype of the real part of complex numbers; that of real numbers itself."""
+    return np.dtype(dtype.type(0).real.dtype)

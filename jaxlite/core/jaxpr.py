@@ -481,6 +481,11 @@ def _count_eqns(jaxpr: Jaxpr) -> int:
     return len(jaxpr.eqns) + sum(map(_count_eqns, subjaxprs(jaxpr)))
 
 
+def one_each(flags: bool | Sequence[bool], count: int) -> list[bool]:
+    """One flag for each of so many values, where one may have been given for all."""
+    return [flags] * count if isinstance(flags, bool) else list(flags)
+
+
 def pick(values: Sequence[Any], flags: Sequence[Any]) -> list[Any]:
     """The values where flags hold: of the operands or the results of an equation, of its specs, ..."""
     return [value for value, flag in zip(values, flags, strict=True) if flag]

@@ -22,7 +22,7 @@ from jaxlite.lax.elementwise_rules import filled
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from jaxlite.lax.shaping_rules import Dims, insert, shift
 from jaxlite.traces.batching import Axis, bring, move
-from jaxlite.traces.jvp import Zero, add_tangents, instantiate, sum_of, zero_for, zeros_of
+from jaxlite.traces.jvp import Zero, def_jvp, instantiate, sum_of, zero_for, zeros_of
 from jaxlite.traces.transpose import is_linear
 
 
@@ -267,19 +267,14 @@ def _scatter_transpose(ct, x, indices, updates, **params) -> list[Any]:
 # --- products ----------------------------------------------------------------------------------------
 
 
-@gs.scatter_mul_p.def_jvp
-def _scatter_mul_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
-    (x, indices, updates), (g, _, g_updates) = primals, tangents
-    out = gs.scatter_mul_p.bind(x, indices, updates, **params)
-    total: Any = zero_for(out)
-    if type(g) is not Zero:
-        total = gs.scatter_mul_p.bind(g, indices, updates, **params)
-    if type(g_updates) is not Zero:
-        if not _is_single(indices, params):
-            raise NotImplementedError("scatter_mul gradients are only implemented if `unique_indices=True`")
-        share = elementwise.mul(x, _add(_zeros(aval_of(x)), indices, g_updates, params))
-        total = add_tangents(total, share)
-    return out, total
+def _scatter_mul_jvp_of_updates(g, out, x, indices, updates, **params):
+    if not _is_single(indices, params):
+        raise NotImplementedError("scatter_mul gradients are only implemented if `unique_indices=True`")
+    return elementwise.mul(x, _add(_zeros(aval_of(x)), indices, g, params))
+
+
+def_jvp(gs.scatter_mul_p, lambda g, out, x, indices, updates, **params: gs.scatter_mul_p.bind(g, indices, updates, **params),
+        None, _scatter_mul_jvp_of_updates)
 
 
 @gs.scatter_mul_p.def_transpose

@@ -13,7 +13,7 @@ from typing import Any
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import source
 from jaxlite.core.aval import high_types, layouts, spec_of, varying, with_axis, without_axis
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, derived, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, derived, eval_jaxpr, one_each
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.shape_dtype import typeof
 from jaxlite.core.staging import check_leaks, high, hoist_consts, pin_marked, trace_to_jaxpr
@@ -277,7 +277,7 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], bat
       places: where each output has its axis, if it is batched; at 0 without it.
     Returns: the program, of consts + inputs, those consts, and for each output whether it is batched.
     """
-    wanted = [batch_out] * len(closed.out_avals) if isinstance(batch_out, bool) else list(batch_out)
+    wanted = one_each(batch_out, len(closed.out_avals))
     key = ("batch", axis.size, axis.name, axis.spmd_name, axis.vma, axis.cut, tuple(dims), tuple(wanted), tuple(places),
            tuple(state.axis_sizes.items()))
     return derived(closed, key, lambda: _batch_jaxpr(closed, axis, dims, wanted, places or [0] * len(wanted)))

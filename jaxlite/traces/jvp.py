@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import AbstractRef, AbstractToken, ShapedArray, dual
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, derived, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, derived, eval_jaxpr, one_each
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import check_leaks, high, hoist_consts, pin_marked, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
@@ -317,7 +317,7 @@ def jvp_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_out: boo
     Returns: a program of consts + inputs + nonzero tangents that gives outputs + tangents, those consts, and for
       each output whether it has a tangent.
     """
-    wanted = [instantiate_out] * len(closed.out_avals) if isinstance(instantiate_out, bool) else list(instantiate_out)
+    wanted = one_each(instantiate_out, len(closed.out_avals))
     return derived(closed, ("jvp", *nonzero, *wanted), lambda: _jvp_jaxpr(closed, nonzero, wanted))
 
 

@@ -26,6 +26,7 @@ from jaxlite.core.jaxpr import (
     derived,
     eval_jaxpr,
     once_for_each,
+    one_each,
     pick,
     subjaxprs,
 )
@@ -224,7 +225,7 @@ class SplitJaxpr(Remembering):
 
 def linearize_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_out: Sequence[bool] | bool = False) -> SplitJaxpr:
     """Split a program that closes over nothing; remembered for each program and pattern of nonzero tangents."""
-    wanted = [instantiate_out] * len(closed.out_avals) if isinstance(instantiate_out, bool) else list(instantiate_out)
+    wanted = one_each(instantiate_out, len(closed.out_avals))
     return derived(closed, ("linearize", *nonzero, *wanted, state.pushes_forward), lambda: _linearized(closed, nonzero, wanted))
 
 

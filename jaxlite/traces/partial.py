@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from jaxlite.compilation.dispatch import opened
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, pick
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, one_each, pick
 from jaxlite.core.primitive import load_rules
 from jaxlite.core.staging import StagedTracer, StagingTrace
 from jaxlite.core.tracing import Trace, set_trace, state
@@ -99,7 +99,7 @@ def partial_evaluate(fun: Callable[..., Sequence[Any]], values: Sequence[Partial
     try:
         with set_trace(trace):
             outs = list(fun(*args))
-        wanted = [instantiate] * len(outs) if isinstance(instantiate, bool) else list(instantiate)
+        wanted = one_each(instantiate, len(outs))
         flags = [flag or trace._is_unknown(out) for out, flag in zip(outs, wanted, strict=True)]
         jaxpr, consts = unknown.finish(pick(outs, flags))
     finally:

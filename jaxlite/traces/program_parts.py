@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from jaxlite.compilation.dispatch import jit_p
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Var, no_effects, pick
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Var, drop, no_effects, one_each, pick
 from jaxlite.core.primitive import load_rules
 from jaxlite.core.staging import StagingTrace
 from jaxlite.core.tracing import set_trace
@@ -59,7 +59,7 @@ def prune_closed_jaxpr_outputs(jaxpr: Program, used_outputs: Sequence[bool]) -> 
 def move_binders_to_back(closed_jaxpr: Program, to_move: Sequence[bool]) -> ClosedJaxpr:
     """The program that takes these inputs after the others."""
     invars = close_jaxpr(closed_jaxpr).jaxpr.invars
-    return _rearranged(closed_jaxpr, invars=[*pick(invars, [not flag for flag in to_move]), *pick(invars, to_move)])
+    return _rearranged(closed_jaxpr, invars=[*drop(invars, to_move), *pick(invars, to_move)])
 
 
 def abstract_eval_fun(fun: Callable[..., Any], *avals: Any, debug_info: DebugInfo, **params: Any) -> list[Any]:
@@ -97,7 +97,7 @@ def partial_eval_jaxpr_nounits(jaxpr: Program, unknowns: Sequence[bool], instant
         if late is not None:
             rest.append(late)
             unknown.update(late.outvars)
-    wanted = [instantiate] * len(whole.outvars) if isinstance(instantiate, bool) else instantiate
+    wanted = one_each(instantiate, len(whole.outvars))
     out_unknowns = [atom in unknown or flag for atom, flag in zip(whole.outvars, wanted, strict=True)]
     outs = pick(whole.outvars, out_unknowns)
     read = dict.fromkeys(atom for eqn in rest for atom in eqn.invars) | dict.fromkeys(outs)
@@ -105,7 +105,7 @@ def partial_eval_jaxpr_nounits(jaxpr: Program, unknowns: Sequence[bool], instant
     residuals = [var for var in made if var in read and var not in unknown]
     known = [not flag for flag in unknowns]
     early_part = whole.replace(invars=pick(whole.invars, known), eqns=first, effects=_effects(first), outvars=[
-        *pick(whole.outvars, [not flag for flag in out_unknowns]), *residuals])
+        *drop(whole.outvars, out_unknowns), *residuals])
     late_part = whole.replace(constvars=[], invars=[*residuals, *pick(whole.invars, unknowns)], eqns=rest,
                               effects=_effects(rest), outvars=outs)
     return ClosedJaxpr(early_part, program.consts), ClosedJaxpr(late_part, []), out_unknowns, [var.aval for var in residuals]
@@ -125,7 +125,7 @@ def _split(eqn: JaxprEqn, unknown: set[Any]) -> tuple[JaxprEqn | None, JaxprEqn 
              for var in eqn.outvars]
     if not any(flags):
         return None, eqn
-    return _narrow(eqn, set(pick(eqn.outvars, flags))), _narrow(eqn, set(pick(eqn.outvars, [not flag for flag in flags])))
+    return _narrow(eqn, set(pick(eqn.outvars, flags))), _narrow(eqn, set(drop(eqn.outvars, flags)))
 
 
 def _narrow(eqn: JaxprEqn, wanted: set[Any]) -> JaxprEqn | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from lowering.buffers import real_dtype
 from lowering.padding import is_symbolic, pad
 from lowering.rules import lowers
 from lowering.rules.dot import PACKED, precision_config
@@ -54,7 +53,7 @@ def _complex_by_parts(ctx: Any, lhs: Any, rhs: Any, left: Any, right: Any, attri
     Args: `left` and `right` the shapes.
     """
     shape, dtype = ctx.aval_out.shape, ctx.aval_out.dtype
-    part = np.dtype(dtype.type(0).real.dtype)
+    part = real_dtype(dtype)
 
     def convolve(x: Any, y: Any) -> Any:
         return ctx.value("stablehlo.convolution", [x, y], shape, part, **attributes)

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from lowering.buffers import real_dtype
 from lowering.rules import lowers, lowers_to
 
 
@@ -134,7 +135,7 @@ _extremum("min", "stablehlo.minimum", "LT")
 def complex_parts(ctx: Any, x: Any) -> tuple[Any, Any]:
     """The real and the imaginary part of a value of the result's complex type."""
     aval = ctx.aval_out
-    part = np.dtype(aval.dtype.type(0).real.dtype)
+    part = real_dtype(aval.dtype)
     return ctx.value("stablehlo.real", [x], aval.shape, part), ctx.value("stablehlo.imag", [x], aval.shape, part)
 
 
@@ -162,7 +163,7 @@ def _circular(ctx: Any, x: Any) -> tuple[Any, ...]:
 
     XLA's own expansion loses small imaginary parts and signs of zeros.
     """
-    shape, part = ctx.aval_out.shape, np.dtype(ctx.aval_out.dtype.type(0).real.dtype)
+    shape, part = ctx.aval_out.shape, real_dtype(ctx.aval_out.dtype)
     real, imag = complex_parts(ctx, x)
     of_parts = lambda name, *operands: ctx.value(f"stablehlo.{name}", list(operands), shape, part)
     zero, two = ctx.constant(0, part, shape), ctx.constant(2, part, shape)
@@ -215,9 +216,9 @@ def _square(ctx: Any, x: Any) -> Any:
         return ctx.emit1("stablehlo.multiply", x, x)
     # In factors: a difference of squares would lose all digits where both parts are of a size, or overflow.
     (real, imag), shape = complex_parts(ctx, x), ctx.aval_out.shape
-    of_parts = lambda name, a, b: ctx.value(f"stablehlo.{name}", [a, b], shape, np.dtype(ctx.aval_out.dtype.type(0).real.dtype))
+    of_parts = lambda name, a, b: ctx.value(f"stablehlo.{name}", [a, b], shape, real_dtype(ctx.aval_out.dtype))
     product = of_parts("multiply", real, imag)
-    part = np.dtype(ctx.aval_out.dtype.type(0).real.dtype)
+    part = real_dtype(ctx.aval_out.dtype)
     sizes = [ctx.value("stablehlo.abs", [each], shape, part) for each in (real, imag)]
     difference = ctx.value("stablehlo.select", [
         ctx.compare(*sizes, "EQ"), of_parts("subtract", *sizes),  # zeros that are positive
@@ -240,7 +241,7 @@ def _log2(ctx: Any, x: Any, accuracy: Any = None) -> Any:
     if kind.kind != "c":
         return ctx.emit1("stablehlo.multiply", logarithm, ctx.constant(1 / np.log(2.0), kind, aval.shape))
     parts = complex_parts(ctx, logarithm)
-    kind = np.dtype(kind.type(0).real.dtype)
+    kind = real_dtype(kind)
     factor = ctx.constant(1 / np.log(2.0), kind, aval.shape)
     return ctx.emit1("stablehlo.complex", *(
         ctx.value("stablehlo.multiply", [part, factor], aval.shape, kind) for part in parts))
@@ -293,7 +294,7 @@ def _conj(ctx: Any, x: Any, **params: Any) -> Any:
     (aval,) = ctx.avals_in
     if aval.dtype.kind != "c":
         return ctx.emit1("stablehlo.complex", x, ctx.constant(0, aval.dtype, aval.shape))
-    part = np.dtype(aval.dtype.type(0).real.dtype)
+    part = real_dtype(aval.dtype)
     real = ctx.value("stablehlo.real", [x], aval.shape, part)
     imag = ctx.value("stablehlo.imag", [x], aval.shape, part)
     return ctx.emit1("stablehlo.complex", real, ctx.value("stablehlo.negate", [imag], aval.shape, part))

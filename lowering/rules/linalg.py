@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowering import xla
+from lowering.buffers import real_dtype
 from lowering.module import LoweringError
 from lowering.partitioning import batch_attributes
 from lowering.rules import lowers
@@ -29,10 +30,6 @@ class _Type(NamedTuple):
     shape: tuple[int, ...]
     dtype: Any
     is_matrix: bool = False
-
-
-def _real_of(dtype: Any) -> Any:
-    return np.dtype(dtype.type(0).real.dtype)
 
 
 def _matrix(aval: Any) -> _Type:
@@ -234,7 +231,7 @@ def _triangular_solve(ctx: Any, a: Any, b: Any, *, left_side: bool, lower: bool,
         return b
     conjugate_a = conjugate_a and left.dtype.kind == "c"
     if conjugate_a and not transpose_a:
-        part = _real_of(left.dtype)
+        part = real_dtype(left.dtype)
         real, imag = (ctx.value(f"stablehlo.{name}", [a], left.shape, part) for name in ("real", "imag"))
         imag = ctx.value("stablehlo.negate", [imag], left.shape, part)
         a = _complex_of(ctx, real, imag, _matrix(left))
@@ -638,7 +635,7 @@ def _gpu_svd(ctx: Any, x: Any, matrix: _Type, values: _Type, left: _Type, right:
         order = (*range(len(batch)), len(batch) + 1, len(batch))
         vt = ctx.transposed(v, (*batch, columns, right.shape[-2]), order, right.dtype)
         if matrix.dtype.kind == "c":
-            part = _real_of(matrix.dtype)
+            part = real_dtype(matrix.dtype)
             real, imag = (ctx.value(f"stablehlo.{name}", [vt], right.shape, part) for name in ("real", "imag"))
             vt = _complex_of(ctx, real, ctx.value("stablehlo.negate", [imag], right.shape, part), right)
         return [found, u, vt, info]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lowering.buffers import real_dtype
 from lowering.monoids import COMBINERS, has_nan, identity
 from lowering.rules import lowers
 
@@ -16,7 +17,7 @@ from lowering.rules import lowers
 def combine(ctx: Any, monoid: str, x: Any, y: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Two values of one shape, combined by a monoid. Complex numbers are ordered by real, then imaginary part."""
     if dtype.kind == "c" and monoid in ("max", "min"):
-        part = np.dtype(dtype.type(0).real.dtype)
+        part = real_dtype(dtype)
         real_x, real_y, imag_x, imag_y = (
             ctx.value(f"stablehlo.{name}", [value], shape, part) for name in ("real", "imag") for value in (x, y))
         direction = "GT" if monoid == "max" else "LT"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lowering.buffers import real_dtype
 from lowering.rules import lowers
 
 
@@ -21,7 +22,7 @@ def _convert_element_type(ctx: Any, x: Any, *, new_dtype: Any, weak_type: bool) 
         if new == np.bool_:
             zero = ctx.constant(0, old, aval.shape)
             return ctx.compare(x, zero, "NE")
-        part = np.dtype(old.type(0).real.dtype)
+        part = real_dtype(old)
         x = ctx.value("stablehlo.real", [x], aval.shape, part)
         return x if part == new else ctx.emit1("stablehlo.convert", x)
     if new == np.bool_:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lowering.buffers import real_dtype
 from lowering.rules import lowers
 from lowering.rules.reductions import iota
 
@@ -27,7 +28,7 @@ def _with_one_nan(ctx: Any, x: Any, is_nan: Any, dtype: Any, shape: tuple[int, .
 def _sort_keys(ctx: Any, x: Any, dtype: Any) -> list[tuple[Any, Any]]:
     """What to compare of one scalar, most important first: values and their dtypes."""
     if dtype.kind == "c":
-        part = np.dtype(dtype.type(0).real.dtype)
+        part = real_dtype(dtype)
         return [(ctx.value(f"stablehlo.{name}", [x], (), part), part) for name in ("real", "imag")]
     return [(x, dtype)]
 

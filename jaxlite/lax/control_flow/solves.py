@@ -138,11 +138,16 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b, solve: Callable[[Callab
             return tree_unflatten(tree, eval_jaxpr(transposed.jaxpr.jaxpr, [], *transposed.consts, *values))
 
         functions += [transposed, solver("transpose_solve", transpose_solve, vecmat)[0]]
-    outs = linear_solve_p.bind(*[const for function in functions for const in function.consts], *leaves,
-                               jaxprs=tuple(function.jaxpr for function in functions),
-                               const_lengths=tuple(len(function.consts) for function in functions))
-    x = tree_unflatten(x_tree, outs[:len(leaves)])
-    return (x, tree_unflatten(aux_tree, outs[len(leaves):])) if has_aux else x
+    return _solution(linear_solve_p, functions, leaves, x_tree, aux_tree if has_aux else None)
+
+
+def _solution(primitive: Primitive, functions: Sequence[_Function], leaves: Sequence[Any], tree, aux_tree):
+    """What a solver gives for operands, with auxiliary values if these have a tree."""
+    outs = primitive.bind(*[const for function in functions for const in function.consts], *leaves,
+                          jaxprs=tuple(function.jaxpr for function in functions),
+                          const_lengths=tuple(len(function.consts) for function in functions))
+    x = tree_unflatten(tree, outs[:len(leaves)])
+    return x if aux_tree is None else (x, tree_unflatten(aux_tree, outs[len(leaves):]))
 
 
 def _transposed(function: _Function, tree, avals: Sequence[Any]) -> _Function:
@@ -209,11 +214,7 @@ def custom_root(f: Callable[[Any], Any], initial_guess, solve: Callable[[Callabl
                                 (tree, [tangent_aval(aval) for aval in residual.out_avals]))
     _check_tree("tangent_solve", solving_tangent.out_tree, tree, "x")
     functions = (residual, solving, solving_tangent)
-    outs = root_p.bind(*[const for function in functions for const in function.consts], *leaves,
-                       jaxprs=tuple(function.jaxpr for function in functions),
-                       const_lengths=tuple(len(function.consts) for function in functions))
-    x = tree_unflatten(tree, outs[:len(leaves)])
-    return (x, tree_unflatten(aux_tree, outs[len(leaves):])) if has_aux else x
+    return _solution(root_p, functions, leaves, tree, aux_tree if has_aux else None)
 
 
 def _check_tree(name: str, given, wanted, what: str) -> None:

@@ -110,7 +110,7 @@ def lu(a, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool
     factors, _, permutation = lax_linalg.lu(a)
     rows, columns = aval_of(a).shape[-2:]
     inner = min(rows, columns)
-    real = np.dtype(aval_of(a).dtype.type(0).real.dtype)
+    real = dtypes.real_dtype(aval_of(a).dtype)
     lower = jnp.tril(factors[..., :, :inner], -1) + jnp.eye(rows, inner, dtype=aval_of(a).dtype)
     upper = jnp.triu(factors[..., :inner, :])
     # Row i of a[permutation] is row permutation[i] of a.

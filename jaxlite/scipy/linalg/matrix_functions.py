@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
@@ -77,7 +78,7 @@ def expm(A, *, upper_triangular: bool = False, max_squarings: int = 16):
     """
     a = _square_matrices("expm", A)
     dtype = aval_of(a).dtype
-    real = np.dtype(dtype.type(0).real.dtype)
+    real = dtypes.real_dtype(dtype)
     if real not in _PADE:
         raise TypeError(f"expm needs float32, float64 or their complex counterparts, got {dtype}")
     degree, bound = _PADE[real]

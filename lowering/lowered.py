@@ -21,6 +21,7 @@ from lowering.cache import keys
 from lowering.executable import OF_LLVM
 from lowering.module import ModuleBuilder, is_ordered, module_name
 from lowering.partitioning import Meshes, Partitioning, annotate, annotate_kinds, annotate_layouts, memory_kinds
+from lowering.passes import trees
 from lowering.passes.dce import live_parts
 from lowering.several import emit_choice
 
@@ -134,6 +135,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
       kinds: for the same the kind of memory, None for the usual one.
     """
     start = time.perf_counter()
+    jaxpr = trees.opened(jaxpr) if platform == "cpu" else jaxpr
     eqns, used = live_parts(jaxpr)
     inputs = [*jaxpr.constvars, *jaxpr.invars]
     values = [*constants, *[None] * (len(inputs) - len(constants))]

@@ -150,9 +150,16 @@ class ModuleBuilder:
 
     # --- functions
 
-    def function(self, jaxpr: Any, name: str, key: Any = None, in_loop: bool = False) -> str:
-        """Emit a jaxpr as a private function, once for each key, and once for loops; gives the function's symbol."""
+    def function(self, jaxpr: Any, name: str, key: Any = None, in_loop: bool = False,
+                 constants: tuple[tuple[int, Any], ...] = ()) -> str:
+        """Emit a jaxpr as a private function, once for each key and these constants, and once for loops.
+
+        Args: `constants` are the positions of parameters that the function does not have, and their values as attributes.
+        Returns: the function's symbol.
+        """
         key = jaxpr if key is None else key
+        if constants:
+            key = (key, constants)
         if in_loop:
             key = (key, "in a loop")
         if self.meshes is not None and self.meshes.is_manual:  # where collectives and callbacks are others
@@ -163,9 +170,23 @@ class ModuleBuilder:
             pass
         self.keep_alive.append(jaxpr)  # the key may be an address
         symbol = self._unique_symbol(name)
-        self.emit_function(jaxpr, symbol, "private", in_loop=in_loop)
+        if constants:
+            inputs, values = [*jaxpr.constvars, *jaxpr.invars], dict(constants)
+            jaxpr = jaxpr.replace(constvars=[inputs[at] for at in values],
+                                  invars=[var for at, var in enumerate(inputs) if at not in values])
+        self.emit_function(jaxpr, symbol, "private", constants=[value for _, value in constants], in_loop=in_loop)
         self._functions[key] = symbol
         return symbol
+
+    def constants_in_loops(self, jaxpr: Any, operands: Sequence[Any]) -> tuple[tuple[int, Any], ...]:
+        """The positions and values of the operands that are constants, if the program to be called with them has loops.
+
+        A parameter that a loop reads is carried by it. XLA then moves out of the loop what does not change in it, even if it
+        costs nothing, and each of that becomes an array and a kernel. Constants are not carried.
+        """
+        constants = tuple((at, value.owner.attributes["value"]) for at, value in enumerate(operands)
+                          if not isinstance(value.owner, self.ir.Block) and value.owner.name == "stablehlo.constant")
+        return constants if constants and _has_loop(jaxpr) else ()
 
     def _unique_symbol(self, name: str) -> str:
         base = "".join(char if char.isalnum() or char in "_." else "_" for char in name) or "f"
@@ -179,10 +200,11 @@ class ModuleBuilder:
                       arg_attributes: list[dict[str, Any]] | None = None,
                       result_attributes: list[dict[str, Any]] | None = None,
                       result_names: Sequence[str] | None = None, names: Sequence[str] = (),
-                      constants: Sequence[np.ndarray] = (), in_loop: bool = False) -> None:
+                      constants: Sequence[Any] = (), in_loop: bool = False) -> None:
         """Emit `func.func` with the jaxpr's constvars and invars as parameters; `names` become their locations.
 
-        With `constants`, the values of the constvars, those are constants of the function and not parameters.
+        With `constants`, the values of the constvars as arrays or attributes, those are constants of the function and not
+        parameters.
 
         A private function with ordered effects takes and gives the token of those before it, behind all else.
         """
@@ -232,6 +254,16 @@ class ModuleBuilder:
 def is_ordered(program: Any) -> bool:
     """Whether a jaxpr or an equation has effects that happen in the order of the program."""
     return any(getattr(effect, "ordered", False) for effect in program.effects)
+
+
+def _has_loop(jaxpr: Any) -> bool:
+    """Whether a program has loops, or one that it calls."""
+    for eqn in jaxpr.eqns:
+        params = eqn.params
+        inner = [*params.get("branches", ()), *(params[name] for name in ("jaxpr", "call_jaxpr") if name in params)]
+        if eqn.primitive.name in ("while", "scan") or any(_has_loop(getattr(each, "jaxpr", each)) for each in inner):
+            return True
+    return False
 
 
 def element_type_text(dtype: Any) -> str:
@@ -468,7 +500,10 @@ class RuleContext:
                 else self.dense_constant(np.asarray(value)))
         return found
 
-    def dense_constant(self, array: np.ndarray) -> Any:
+    def dense_constant(self, array: Any) -> Any:
+        """A constant of an array, or of the attribute that another is made of."""
+        if isinstance(array, self.ir.Attribute):
+            return self._operation("stablehlo.constant", [array.type], [], {"value": array}, None, 0, self.loc, self.ip).result
         if array.dtype.names:
             array = np.zeros(array.shape, bool)
         tensor = self.builder.tensor_type(array.shape, array.dtype)
@@ -543,7 +578,10 @@ class RuleContext:
         """Call a jaxpr as a function of the module, with words for XLA; emitted once however often it is called."""
         if self.in_computation:  # so that its own equations know where they stand
             return self.inline(jaxpr, operands)
-        symbol = self.builder.function(jaxpr, name, key, self.in_loop)
+        constants = self.builder.constants_in_loops(jaxpr, operands)
+        symbol = self.builder.function(jaxpr, name, key, self.in_loop, constants)
+        if constants:
+            operands = [value for at, value in enumerate(operands) if at not in dict(constants)]
         types = [self.builder.type_of(atom.aval) for atom in jaxpr.outvars]
         callee = self.ir.FlatSymbolRefAttr.get(symbol, self.builder.context)
         ordered = is_ordered(jaxpr)

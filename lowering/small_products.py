@@ -24,6 +24,7 @@ _LIBRARY = 4096  # products from which on their sums are the library's
 _INLINE = 2048  # products of elements for a matrix, up to which a loop over them takes less time than a call,
 _DEEPEST, _DEEPEST_ALONE = 8, 12  # if it sums up so many at most: in a batch, but not along the last axis, and for one matrix
 _SHALLOW = 4  # so many at most: for a matrix of any size
+_VECTOR = 24  # products of a matrix and a vector up to which they are no loop of XLA's own in small functions
 _REPEATED = 16_000  # operations that take longer than a call
 _MOST_OPERATIONS, _COSTLY = 200, 15
 _CHEAP = frozenset(f"stablehlo.{name}" for name in (
@@ -61,6 +62,8 @@ def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, 
     widest = max(rows, columns)
     is_small = max(widest, depth) <= _CALLED
     if is_small and min(widest, depth) <= _OWN and dtype.kind != "c" and min(rows, columns) > 1 or widest == 1:
+        return False
+    if in_loop and xla.HAS_SMALL_FUNCTIONS and matrices == min(rows, columns) == 1 and widest * depth > _VECTOR:
         return False
     if in_loop:
         is_alone = matrices == 1 and min(rows, columns) > 1

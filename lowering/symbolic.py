@@ -42,11 +42,12 @@ class SymbolicBuilder(ModuleBuilder):
         sizes = [size if type(size) is int else unknown for size in shape]
         return self.ir.RankedTensorType.get(sizes, self.element_type(dtype), loc=self.unknown_location)
 
-    def function(self, jaxpr: Any, name: str, key: Any = None, in_loop: bool = False) -> str:
+    def function(self, jaxpr: Any, name: str, key: Any = None, in_loop: bool = False,
+                 constants: tuple[tuple[int, Any], ...] = ()) -> str:
         outer = self.variables, self.leading_types, self._is_main
         self.leading_types, self._is_main = [self.tensor_type((), _I32)] * len(self.variables), False
         try:
-            return super().function(jaxpr, name, key, in_loop)
+            return super().function(jaxpr, name, key, in_loop, constants)
         finally:
             self.variables, self.leading_types, self._is_main = outer
 

@@ -34,6 +34,7 @@ ArrayImpl = xla.ArrayImpl
 _SMALL = 4096  # bytes of an array that is a constant of the module,
 _SMALL_INDICES = 65536  # and of one of integers
 load_spread = loader("jaxlite.compilation.spread")
+load_pruning = loader("jaxlite.traces.dead_code")
 load_lowering = loader("lowering.lowered")  # not before something is lowered: what is cached is not
 load_processes = loader("jaxlite.devices.processes")
 load_placing = loader("jaxlite.devices.global_arrays")
@@ -212,7 +213,7 @@ def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Seque
 
     `part_of`, `layouts`, `kinds`: as for `lowering.lowered.lower`.
     """
-    return load_lowering().lower(closed.jaxpr, name, platform=platform, is_hidden=source.is_hidden_file,
+    return load_lowering().lower(load_pruning().pruned(closed.jaxpr), name, platform=platform, is_hidden=source.is_hidden_file,
                          donated=donated, keep_unused=keep_unused, result_names=result_names,
                          argument_names=argument_names, partitioning=place if type(place) is Partitioning else None,
                          constants=_small_constants(closed), part_of=part_of, layouts=layouts, kinds=kinds)

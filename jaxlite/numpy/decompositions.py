@@ -119,8 +119,8 @@ def svd(a, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool 
     index = shaping.broadcasted_iota(dtypes.int32, values.shape, axis)
     # Keys are negated rather than the order reversed: equal values keep their order.
     smaller, order = lax.sort((-sizes, index), dimension=axis, num_keys=1)
-    vectors = indexing.take_along_axis(vectors, parts.expand(order, -2), axis=-1)
-    values = indexing.take_along_axis(values, order, axis=-1)
+    vectors = indexing.take_along_axis(vectors, parts.expand(order, -2), axis=-1, mode="promise_in_bounds")
+    values = indexing.take_along_axis(values, order, axis=-1, mode="promise_in_bounds")
     signs = selection.where(values < 0, -1, 1)
     return SVDResult(vectors, lax.neg(smaller), shaping.strong(parts.adjoint(parts.columns_scaled(vectors, signs))))
 

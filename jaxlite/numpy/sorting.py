@@ -130,7 +130,7 @@ def _lexsort_by_loop(keys, axis: int, most: int):
     keys = shaping.reshape(keys, (keys.shape[0] // count, count, *aval.shape[1:]))
 
     def step(positions, some):
-        moved = indexing.take_along_axis(some, positions[None], axis + 1)
+        moved = indexing.take_along_axis(some, positions[None], axis + 1, mode="promise_in_bounds")
         return lax.sort((*shaping.unstack(moved)[::-1], positions), dimension=axis, num_keys=count)[-1], None
 
     start = shaping.broadcasted_iota(dtypes.default_dtype(int), aval.shape[1:], axis)
@@ -210,7 +210,7 @@ def _partition_jvp(kth: int, axis: int, primals, tangents):
     (a,), (tangent,) = primals, tangents
     _, order = lax.sort((a, shaping.broadcasted_iota(dtypes.int32, aval_of(a).shape, axis)), dimension=axis, num_keys=1)
     order = _turned(order, kth, axis)
-    return indexing.take_along_axis(a, order, axis), indexing.take_along_axis(tangent, order, axis)
+    return tuple([indexing.take_along_axis(x, order, axis, mode="promise_in_bounds") for x in (a, tangent)])
 
 
 def _turned(ordered, kth: int, axis: int):

@@ -31,3 +31,34 @@ def test_other_scalars_are_broadcast_once():
     shared = jax.jit(lambda x, y: (lambda sine: (x * sine + 1) / sine)(jnp.sin(y))).lower(MATRIX, np.float32(2)).as_text()
     (sine,) = re.findall(r"(%\d+) = stablehlo.sine", shared)
     assert len(re.findall(rf"broadcast_in_dim {sine},", shared)) == 1
+
+
+def test_constants_are_constants_of_the_functions_with_loops_that_read_them():
+    """A loop carries what it reads of a function's parameters, and XLA then makes kernels of what does not change in it."""
+    table = np.arange(5, dtype="f")
+
+    @jax.jit
+    def repeated(x, by, count):
+        return lax.while_loop(lambda carry: carry[0] < count, lambda carry: (carry[0] + 1, carry[1] * by + 1), (0, x))[1]
+
+    def f(x):
+        return repeated(x, table, 3) + repeated(x + 1, table, 3) + repeated(x, table + 1, 3) + repeated(x, x, 3)
+
+    lowered = jax.jit(f).lower(table)
+    calls = re.findall(r"call @(repeated\w*)\((.*?)\)", lowered.as_text())
+    assert [operands.count("%") for _, operands in calls] == [1, 1, 1, 2]
+    assert calls[0][0] == calls[1][0] and len({name for name, _ in calls}) == 3
+
+    def expected(x, by):
+        for _ in range(3):
+            x = x * by + 1
+        return x
+
+    np.testing.assert_allclose(lowered.compile()(table), expected(table, table) + expected(table + 1, table)
+                               + expected(table, table + 1) + expected(table, table))
+
+
+def test_other_functions_are_shared_by_all_constants():
+    added = jax.jit(lambda x, y: jnp.sin(x) + y)
+    text = jax.jit(lambda x: added(x, 1.0) + added(x, 2.0)).lower(MATRIX).as_text()
+    assert text.count("stablehlo.sine") == 1

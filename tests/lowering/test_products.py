@@ -161,6 +161,8 @@ def test_batches_of_small_matrices(equation, is_sum):
     ((64, 5), (5, 9), "float32", False, False),
     ((6400, 4), (4, 9), "float32", False, True),
     ((4, 4), (4, 33), "float32", False, False),
+    ((4, 6), (6, 1), "float32", False, True),
+    ((5, 5), (5, 1), "float32", False, not xla.HAS_SMALL_FUNCTIONS),  # XLA has a loop for it
     ((3, 3), (3, 3), "complex64", False, True),
     ((3, 3), (3, 3), "float32", False, False)])
 def test_which_products_are_sums(left, right, dtype, alone, in_loop, x64):

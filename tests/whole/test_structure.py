@@ -138,6 +138,7 @@ LOADED_FROM_ABOVE = {
     ("jaxlite.lax.device_put", "jaxlite.devices.api"), ("jaxlite.core.dtypes", "jaxlite.devices.extended"),
     ("jaxlite.lax.control_flow.polynomials", "jaxlite.numpy.polynomials"), ("jaxlite.lax.extended", "jaxlite.random.words"),
     ("jaxlite.traces.custom_rules", "jaxlite.extend.custom_calls"),
+    ("jaxlite.compilation.execution", "jaxlite.traces.dead_code"),
 }
 
 

@@ -477,6 +477,29 @@ while_p.no_transpose("the number of steps is not known beforehand. Try using lax
                      "start/stop", of="lax.while_loop or lax.fori_loop with dynamic start/stop values")
 
 
+def _narrow_while(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
+    """The loop carries what its condition and the results that are used need."""
+    params = eqn.params
+    condition, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
+    num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
+    tested = read_inputs(condition)
+
+    def step(carry: list[bool]):
+        fewer = narrowed(body.replace(outvars=pick(body.outvars, carry)))
+        return fewer, read_inputs(fewer)[num_body:]
+
+    body, carry = _fixpoint([result or test for result, test in zip(used, tested[num_cond:], strict=True)], step)
+    of_condition, of_body = [*tested[:num_cond], *carry], [*read_inputs(body)[:num_body], *carry]
+    return eqn.replace(
+        invars=pick(eqn.invars, [*tested[:num_cond], *of_body]), outvars=pick(eqn.outvars, carry),
+        params={**params, "cond_nconsts": sum(tested[:num_cond]), "body_nconsts": sum(of_body[:num_body]),
+                "cond_jaxpr": ClosedJaxpr(condition.replace(invars=pick(condition.invars, of_condition)), []),
+                "body_jaxpr": ClosedJaxpr(body.replace(invars=pick(body.invars, of_body)), [])})
+
+
+narrowing[while_p] = _narrow_while
+
+
 @while_p.def_batching
 def _while_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, cond_jaxpr: ClosedJaxpr,
                  body_jaxpr: ClosedJaxpr, cond_nconsts: int, body_nconsts: int) -> tuple[list[Any], list[int | None]]:

@@ -96,11 +96,8 @@ def _lu_solve(a, factors, permutation, b, *, transpose_a: bool):
     upper = functools.partial(triangular_solve, left_side=True, transpose_a=transpose_a)
     lower = functools.partial(upper, lower=True, unit_diagonal=True)
     if not transpose_a:
-        return upper(factors, lower(factors, _rows_in_order(b, permutation)))
-    shape, last = aval_of(permutation).shape, aval_of(permutation).ndim - 1
-    rows = shaping.broadcasted_iota(_i32, shape, last)
-    _, inverse = sorting.sort_key_val(permutation, rows)
-    return _rows_in_order(lower(factors, upper(factors, b)), inverse)
+        return upper(factors, lower(factors, rows_in_order(b, permutation)))
+    return rows_in_order(lower(factors, upper(factors, b)), inverse_order(permutation))
 
 
 def matrix_product(a, x, left_side: bool = True, transpose_a: bool = False):
@@ -128,7 +125,13 @@ def _as_linear_solve(a, factors, permutation, b, *, transpose_a: bool):
 lu_solve_p.known_to_libraries_as = _as_linear_solve
 
 
-def _rows_in_order(x, permutation):
+def inverse_order(permutation):
+    """The permutations (..., n) that undo others."""
+    aval = aval_of(permutation)
+    return sorting.sort_key_val(permutation, shaping.broadcasted_iota(_i32, aval.shape, aval.ndim - 1))[1]
+
+
+def rows_in_order(x, permutation):
     """The rows of each matrix in the order of its permutation."""
     rank = aval_of(x).ndim
     if not aval_of(x).size:

@@ -14,6 +14,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
+from jaxlite.lax.linalg.solvers import inverse_order, rows_in_order
 from jaxlite.numpy.api import api, is_complex, promote_dtypes_inexact
 from jaxlite.numpy.matrix_parts import solve_for_columns
 from jaxlite.scipy.linalg.factorizations import adjoint, as_complex, cholesky, matrices
@@ -81,16 +82,16 @@ def _lu_solve(lu, pivots, b, trans: int):
     permutation = lax_linalg.lu_pivots_to_permutation(jnp.asarray(pivots), size)
 
     def solve(lu, b):
-        order = jnp.broadcast_to(permutation, (*aval_of(lu).shape[:-2], size))[..., None]
+        order = jnp.broadcast_to(permutation, (*aval_of(lu).shape[:-2], size))
         if trans == 0:
-            b = jnp.take_along_axis(b, order, axis=-2)
+            b = rows_in_order(b, order)
             b = lax_linalg.triangular_solve(lu, b, left_side=True, lower=True, unit_diagonal=True)
             return lax_linalg.triangular_solve(lu, b, left_side=True)
         conjugate = trans == 2
         b = lax_linalg.triangular_solve(lu, b, left_side=True, transpose_a=True, conjugate_a=conjugate)
         b = lax_linalg.triangular_solve(lu, b, left_side=True, lower=True, unit_diagonal=True, transpose_a=True,
                                         conjugate_a=conjugate)
-        return jnp.take_along_axis(b, jnp.argsort(order, axis=-2), axis=-2)
+        return rows_in_order(b, inverse_order(order))
 
     return _solve_by("lu_solve", solve, lu, b)
 

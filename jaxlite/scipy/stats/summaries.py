@@ -57,8 +57,8 @@ def mode(a, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool 
     is_first = jnp.concatenate([jnp.ones_like(ordered[..., :1], bool), differ], axis=-1)
     start = jnp.maximum.accumulate(jnp.where(is_first, place, 0), axis=-1)
     longest = jnp.argmax(place - start, axis=-1, keepdims=True)
-    value = jnp.take_along_axis(ordered, longest, axis=-1)[..., 0]
-    count = (jnp.take_along_axis(place - start, longest, axis=-1) + 1)[..., 0]
+    value = jnp.take_along_axis(ordered, longest, axis=-1, mode="promise_in_bounds")[..., 0]
+    count = (jnp.take_along_axis(place - start, longest, axis=-1, mode="promise_in_bounds") + 1)[..., 0]
     if keepdims:
         expand = tuple(range(rank)) if axis is None else axis
         value, count = jnp.expand_dims(value, expand), jnp.expand_dims(count, expand)

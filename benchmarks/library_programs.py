@@ -4,7 +4,8 @@ What libraries make of a few lines is unlike what people write with `jax.numpy`:
 callbacks, loops within conversions of trees. They found what the programs of `benchmarks.written` had not.
 
 Both sides need the libraries, jaxlite's without jax: those of `make test-libraries` are enough for most, and PYTHONPATH may
-lead to more (diffrax, optimistix, haiku, blackjax, dynamax, jraph). A name that ends in `*` means all programs that begin so.
+lead to more (diffrax, optimistix, jaxopt, haiku, blackjax, dynamax, jraph, gymnax, mctx). A name that ends in `*` means all
+programs that begin so.
 
     PYTHONPATH=$(.venv-libraries/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \\
       python -m benchmarks.paired --source benchmarks.library_programs 'optax_*' equinox_lstm \\
@@ -490,7 +491,50 @@ def lineax_conjugate_gradients(jax: Any, jnp: Any) -> Made:
     return jax.value_and_grad(squared), (half @ half.T / 64 + np.eye(64, dtype=np.float32), normal(64))
 
 
-# --- haiku, jraph, dynamax ---------------------------------------------------------------------------
+@program
+def diffrax_neural(jax: Any, jnp: Any) -> Made:
+    """A neural differential equation that follows a curve."""
+    import diffrax
+    import equinox
+
+    network = equinox.nn.MLP(2, 2, 32, 2, activation=jnp.tanh, key=jax.random.key(0))
+    params, static = equinox.partition(network, equinox.is_inexact_array)
+    times = np.linspace(0, 1, 20).astype(np.float32)
+    curve = np.stack([np.cos(times), np.sin(times)], 1)
+
+    def loss(params: Any) -> Any:
+        term = diffrax.ODETerm(lambda t, y, _: equinox.combine(params, static)(y))
+        found = diffrax.diffeqsolve(term, diffrax.Tsit5(), 0.0, 1.0, 0.05, jnp.asarray(curve[0]), max_steps=64,
+                                    saveat=diffrax.SaveAt(ts=times), stepsize_controller=diffrax.PIDController(1e-3, 1e-3))
+        return ((found.ys - curve) ** 2).mean()
+
+    return jax.value_and_grad(loss), (params,)
+
+
+@program
+def optimistix_newton(jax: Any, jnp: Any) -> Made:
+    import optimistix
+
+    matrix = 0.3 * normal(6, 6)
+
+    def squared(shift: Any) -> Any:
+        found = optimistix.root_find(lambda y, shift: y - jnp.tanh(matrix @ y) - shift, optimistix.Newton(1e-5, 1e-5),
+                                     jnp.zeros(6), shift, throw=False)
+        return (found.value**2).sum()
+
+    return jax.value_and_grad(squared), (normal(6),)
+
+
+@program
+def jaxopt_quadratic_program(jax: Any, jnp: Any) -> Made:
+    import jaxopt
+
+    solver = jaxopt.BoxOSQP(maxiter=50)
+    return (lambda linear: solver.run(params_obj=(2 * jnp.eye(5), linear), params_eq=jnp.eye(5),
+                                      params_ineq=(-jnp.ones(5), jnp.ones(5))).params.primal[0]), (normal(5),)
+
+
+# --- haiku, jraph, dynamax, games --------------------------------------------------------------------
 
 
 def _haiku_step(jax: Any, forward: Callable[..., Any], loss: Callable[..., Any], *data: Any) -> Made:
@@ -569,3 +613,41 @@ def dynamax_hidden_markov(jax: Any, jnp: Any) -> Made:
     model = GaussianHMM(4, 2)
     return (jax.value_and_grad(lambda params, y: -model.marginal_log_prob(params, y)),
             (model.initialize(jax.random.key(0))[0], normal(100, 2)))
+
+
+@program
+def gymnax_cart_pole(jax: Any, jnp: Any) -> Made:
+    """Games of a hundred moves."""
+    import gymnax
+
+    game, options = gymnax.make("CartPole-v1")
+    policy = normal(4, 2)
+
+    def play(key: Any) -> Any:
+        first, rest = jax.random.split(key)
+
+        def move(carry: Any, key: Any) -> Any:
+            seen, state, reward, *_ = game.step(key, carry[1], jnp.argmax(carry[0] @ policy), options)
+            return (seen, state), reward
+
+        return jax.lax.scan(move, game.reset(first, options), jax.random.split(rest, 100))[1].sum()
+
+    return jax.vmap(play), (jax.random.split(jax.random.key(0), 64),)
+
+
+@program
+def mctx_search(jax: Any, jnp: Any) -> Made:
+    import mctx
+
+    weights = normal(8, 4)
+
+    def step(_: Any, key: Any, action: Any, state: Any) -> Any:
+        state = jnp.tanh(state + 0.1 * weights[:, 0] * action[:, None])
+        return mctx.RecurrentFnOutput(reward=0.1 * state.sum(1), discount=jnp.full(16, 0.9), prior_logits=state @ weights,
+                                      value=state.mean(1)), state
+
+    def search(state: Any, key: Any) -> Any:
+        root = mctx.RootFnOutput(prior_logits=state @ weights, value=state.mean(1), embedding=state)
+        return mctx.gumbel_muzero_policy((), key, root, step, num_simulations=16, max_num_considered_actions=4).action_weights
+
+    return search, (normal(16, 8), jax.random.key(0))

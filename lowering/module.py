@@ -653,6 +653,9 @@ class RuleContext:
                     elif aval.shape != shape:
                         value = self.broadcast(value, aval.shape, shape, aval.dtype)
                     values.append(value)
+                if xla.BARRIER_DROPPER and operation in _DIVISIONS and _has_zero(values[1]):  # XLA 0.10 divides constants by it
+                    kind = [values[1].type]
+                    values[1] = create("stablehlo.optimization_barrier", kind, values[1:], None, None, 0, loc, ip).result
                 attributes = self.accuracy(**eqn.params) if eqn.params else None
                 result_type = types.get(out.aval) or type_of(out.aval)
                 env[out] = create(operation, (result_type,), values, attributes, None, 0, loc, ip).result
@@ -687,6 +690,17 @@ class RuleContext:
     def _mark_from(self, begin: int, words: dict[str, str]) -> None:
         """Give frontend attributes to the operations of the block from an index on."""
         mark_all(self.ir, self.builder.context, list(self.block.operations)[begin:], words)
+
+
+def _has_zero(value: Any) -> bool:
+    """Whether a value is a constant of integers, or made of one, among them a zero."""
+    ir = xla.ir
+    while not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.broadcast_in_dim":
+        value = value.owner.operands[0]
+    if isinstance(value.owner, ir.Block) or value.owner.name != "stablehlo.constant":
+        return False
+    numbers = value.owner.attributes["value"]
+    return isinstance(numbers, ir.DenseIntElementsAttr) and 0 in list(numbers)
 
 
 def _is_extended(atom: Any) -> bool:

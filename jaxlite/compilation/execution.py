@@ -6,6 +6,7 @@ compiled, or found in the persistent cache; most of `lowering` only where one is
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from lowering.lowered import Lowered
 
 ArrayImpl = xla.ArrayImpl
-_SMALL = 4096  # bytes of an array that is a constant of the module,
-_SMALL_INDICES = 65536  # and of one of integers
+_SMALL, _SMALL_TOGETHER = 1 << 17, 1 << 19  # bytes of an array that is a constant of the module, and of all of them,
+_SMALLEST = 4096  # but for those of so few
 load_spread = loader("jaxlite.compilation.spread")
 load_pruning = loader("jaxlite.traces.dead_code")
 load_lowering = loader("lowering.lowered")  # not before something is lowered: what is cached is not
@@ -222,23 +223,27 @@ def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Seque
 def _small_constants(closed: ClosedJaxpr) -> list[np.ndarray | None]:
     """For each array that a program closes over its value, if that is small enough to be a constant of the module.
 
-    XLA computes with constants when it compiles: a table of three entries that is sliced becomes three numbers. As parameters
-    such arrays cost up to a quarter of the run time. Large ones would make large modules, and slow compiles. Of integers more
-    pay: XLA finds out which indices are in bounds.
+    XLA computes with constants when it compiles: a table of three entries that is sliced becomes three numbers, Jacobians of a
+    mesh are numbers, and indices are known to be in bounds. As parameters such arrays cost up to half of the run time. Large
+    ones would make large modules, and slow compiles.
     """
-    return [_small_constant(const, var.aval) for const, var in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
+    sizes = [_bytes(var.aval) for var in closed.jaxpr.constvars]
+    limit = _SMALL if sum([size for size in sizes if size <= _SMALL]) <= _SMALL_TOGETHER else _SMALLEST
+    return [_value(const, var.aval) if size <= limit else None
+            for const, var, size in zip(closed.consts, closed.jaxpr.constvars, sizes, strict=True)]
 
 
-def _small_constant(const: Any, aval: Any) -> np.ndarray | None:
+def _bytes(aval: Any) -> float:
+    """The size of an array that may be a constant of a module, else infinite."""
     dtype = getattr(aval, "dtype", None)
-    if not isinstance(dtype, np.dtype) or dtype.names:
-        return None
-    if aval.size * dtype.itemsize > (_SMALL_INDICES if dtype.kind in "iu" else _SMALL):
-        return None
+    return math.inf if not isinstance(dtype, np.dtype) or dtype.names else aval.size * dtype.itemsize
+
+
+def _value(const: Any, aval: Any) -> np.ndarray | None:
     if type(const) is ArrayImpl and not const.is_deleted() and not arrays.is_spread(const):
         with xla.unguarded():  # it is part of the program
             return arrays.host_value(const)
-    return const.astype(dtype) if type(const) is np.ndarray else None
+    return const.astype(aval.dtype) if type(const) is np.ndarray else None
 
 
 def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str, Any] | None, donated: Sequence[bool],

@@ -601,19 +601,19 @@ def test_small_arrays_are_constants_of_the_module():
     for _, outs in (f(2), f(2), lowered.compile()(2)):
         for out, table in zip(outs, tables, strict=True):
             assert np.array_equal(out, table) and out.dtype == table.dtype
-    for size in (1024, 1025):
+    for size in (32_768, 32_769):
         table = np.arange(size, dtype=F32)
-        assert ("%arg1" in jit(lambda x, table=table: x * table).lower(2).as_text()) is (size > 1024)
+        assert ("%arg1" in jit(lambda x, table=table: x * table).lower(2).as_text()) is (size > 32_768)
+        np.testing.assert_array_equal(jit(lambda x, table=table: x * table)(2), 2 * table)
 
 
-def test_captured_indices_are_constants_up_to_64_kb():
-    x = np.arange(3, dtype=np.float32)
-    for count, expected in [(16_384, 1), (16_385, 2)]:
-        indices = np.arange(count, dtype=np.int32) % 3
-        taken = jit(lambda x, indices=indices: x[jaxlite.numpy.asarray(indices)])
-        text = taken.lower(x).as_text()
-        assert text[text.index("@main"):text.index("->")].count("%arg") == expected
-        np.testing.assert_array_equal(taken(x), x[indices])
+def test_many_arrays_together_are_no_constants():
+    tables = [np.full(32_768, k, F32) for k in range(5)]
+    for count, parameters in [(4, 1), (5, 6)]:
+        some = jit(lambda x, some=tables[:count]: sum(x * table for table in some))
+        text = some.lower(2).as_text()
+        assert text[text.index("@main"):text.index("->")].count("%arg") == parameters
+        np.testing.assert_array_equal(some(2), np.full(32_768, 2 * sum(range(count))))
 
 
 def test_closed_over_values_are_those_of_the_trace():

@@ -1,8 +1,9 @@
-"""What the lowering of one equation shares with that of another."""
+"""What the lowering of one equation shares with that of another, and what it keeps XLA from computing itself."""
 
 import re
 
 import numpy as np
+import pytest
 
 import jaxlite as jax
 import jaxlite.numpy as jnp
@@ -62,3 +63,18 @@ def test_other_functions_are_shared_by_all_constants():
     added = jax.jit(lambda x, y: jnp.sin(x) + y)
     text = jax.jit(lambda x: added(x, 1.0) + added(x, 2.0)).lower(MATRIX).as_text()
     assert text.count("stablehlo.sine") == 1
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint16", "int64"])
+def test_constants_are_divided_by_zero(dtype, x64):
+    """XLA of jaxlib 0.10 ends the process where it divides them when it compiles."""
+    ones, zeros = np.ones(2, dtype), np.zeros((0, 2), dtype)
+
+    def f():
+        total = jnp.sum(zeros, 0, dtype=dtype)
+        return (lax.div(ones, ones * 0), lax.rem(ones, np.array([1, 0], dtype)), lax.div(total, jnp.zeros(2, dtype)),
+                lax.rem(total, jnp.full(2, 0, dtype)), jnp.mean(zeros, dtype=dtype))
+
+    every_bit = np.array(-1).astype(dtype)
+    for found, expected in zip(jax.jit(f)(), (every_bit, [0, 1], every_bit, 0, every_bit), strict=True):
+        np.testing.assert_array_equal(found, np.broadcast_to(expected, found.shape))

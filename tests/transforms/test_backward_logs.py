@@ -181,7 +181,8 @@ def test_what_a_rule_with_accumulators_may_do():
     with pytest.raises(ValueError, match=r"Expected cotangent type float32\[\] but got float32\[3\]"):
         rule(lambda g, of_x: of_x.accum(jnp.ones(3)))()
     with pytest.raises(ValueError, match="the dtypes do not match"):
-        rule(lambda g, of_x: of_x.accum(jnp.int32(3)))()
+        rule(lambda g, of_x: of_x.accum(jnp.complex64(3)))()
+    assert rule(lambda g, of_x: of_x.accum(jnp.int32(3)))() == 3
 
     @jax.custom_vjp
     def first(tree):

@@ -18,6 +18,7 @@ _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient conver
 
 _COMPARED = FUSIBLE | REDUCTIONS | {"dot_general"}  # equations of which XLA makes one where they are equal
 
+_ARRAY = "array"  # a constant with more than one element
 NEAR = 0.5  # traffic for an element in the nearest cache
 _MANY_PARTS = 8  # operands from which on a concatenation is a kernel of its own
 MANY_BITS = 512  # random numbers that are worth a kernel for what is made of their bits
@@ -81,7 +82,7 @@ def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Map
       shifted: variables that are read from arrays with margins (see `shifts.find`): XLA writes them.
       known: values by what computes them, and variables by those that they are with another shape. It is filled.
     """
-    known = {} if known is None else known
+    known = {var: (_ARRAY, place) for place, var in enumerate(jaxpr.constvars)} if known is None else known
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
         inner = call_body(eqn)
@@ -102,9 +103,11 @@ def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Map
         operands: list[Value] = []
         shift = shifted.get(eqn.outvars[0]) if eqn.outvars else None
         key = _computation(eqn, env, known) if shift is None else None
-        if key is not None and eqn.outvars[0].aval.size == 1 and all(_is_constant(atom, env, known) for atom in eqn.invars):
-            known[eqn.outvars[0]] = known.setdefault(key, ("number", len(known)))  # XLA computes it: as good as a literal
-            continue
+        if key is not None and all(_is_constant(atom, env, known) for atom in eqn.invars):
+            kind = "number" if eqn.outvars[0].aval.size == 1 else _ARRAY
+            if kind == "number" or any(_source(atom, known)[0] == _ARRAY for atom in eqn.invars):
+                known[eqn.outvars[0]] = known.setdefault(key, (kind, len(known)))  # XLA computes it: as good as a literal
+                continue
         if key in known:
             _alias(eqn.outvars, [key], known, env)
             known[key].copies += eqn.outvars
@@ -140,7 +143,7 @@ def _computation(eqn: Any, env: Mapping[Any, Value], known: Mapping[Any, Any]) -
 
 
 def _is_constant(atom: Any, env: Mapping[Any, Value], known: Mapping[Any, Any]) -> bool:
-    """Whether something is a literal, or one number computed of literals alone."""
+    """Whether something is a literal, a captured array, or computed of these alone; not an array made of literals."""
     return atom not in env and type(_source(atom, known)) is tuple
 
 

@@ -622,3 +622,17 @@ def test_what_parts_in_a_loop_share_is_written():
     assert [(var.aval.shape, why) for var, why in found.items()] == [((100,), "computed in 3 parts (div of 100 elements)")]
     assert not barriers(step, x)
     assert not barriers(lambda x: jax.lax.fori_loop(0, 9, lambda _, x: step(x), x), x[:, :10])
+
+
+def test_what_depends_on_captured_arrays_alone_is_a_constant():
+    rng = np.random.default_rng(0)
+    shapes, corners = rng.normal(size=(4, 2, 4)).astype("f"), rng.normal(size=(4096, 4, 2)).astype("f")
+
+    def weights(scale):
+        jacobians = jnp.einsum("qdn,eni->eqdi", shapes, corners)
+        return scale * (jacobians[..., 0, 0] * jacobians[..., 1, 1] - jacobians[..., 0, 1] * jacobians[..., 1, 0]).sum(-1)
+
+    compiled = jax.jit(weights).lower(np.float32(2)).compile()
+    assert re.findall(r" (dot|reduce|custom-call)\(", compiled.as_text()) == []
+    jacobians = np.einsum("qdn,eni->eqdi", shapes.astype(float), corners.astype(float))
+    np.testing.assert_allclose(compiled(np.float32(2)), 2 * np.linalg.det(jacobians).sum(-1), rtol=1e-4, atol=1e-4)

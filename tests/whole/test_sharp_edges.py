@@ -41,11 +41,11 @@ def test_the_clock_is_read_while_tracing() -> None:
 
 
 def test_closed_over_arrays_become_parameters() -> None:
-    table = jnp.arange(2000.0)  # of more than 4 kB
+    table = jnp.arange(40_000.0)  # of more than 128 kB
     lowered = jaxlite.jit(lambda x: x + table + np.float32(3)).lower(1.0)
     text = lowered.as_text()
-    assert "tensor<2000xf32>" in text.split("-> ", 1)[0]
-    assert "1999" not in text and "dense<\"" not in text
+    assert "tensor<40000xf32>" in text.split("-> ", 1)[0]
+    assert "39999" not in text and "dense<\"" not in text
     assert "dense<3.0" in text
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params, once_for_each
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params, once_for_each, pick
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import load_rules
 
@@ -16,7 +16,7 @@ _LOOPS = frozenset({"scan", "while"})
 _CALLS = frozenset({"custom_jvp_call", "custom_vjp_call", "remat2", "nest"})  # of whose results none is removed
 _WITH_RULES = _LOOPS | {"cond"}  # that have to be loaded
 _WITH_PROGRAMS = _WITH_RULES | _CALLS | {"jit"}
-saving = loader("jaxlite.traces.saving")
+load_saving = loader("jaxlite.traces.saving")
 
 
 def pruned(jaxpr: Jaxpr) -> Jaxpr:
@@ -63,7 +63,7 @@ class _Pruning:
     """What became of each program and call, so that what was one stays one."""
 
     def __init__(self) -> None:
-        self._rules, self._deciding = saving().narrowing, saving().deciding
+        self._rules, self._deciding = load_saving().narrowing, load_saving().deciding
         self._programs: dict[Jaxpr, Jaxpr] = {}
         self._calls: dict[Any, tuple[JaxprEqn, JaxprEqn, list[bool], list[bool]]] = {}
 
@@ -107,7 +107,7 @@ class _Pruning:
             self._calls[key] = (eqn, fewer, [var in fewer.invars for var in whole.invars],
                                 [var in fewer.outvars for var in whole.outvars])
         _, fewer, ins, outs = self._calls[key]
-        return eqn.replace(invars=saving().pick(eqn.invars, ins), outvars=saving().pick(eqn.outvars, outs), params=fewer.params)
+        return eqn.replace(invars=pick(eqn.invars, ins), outvars=pick(eqn.outvars, outs), params=fewer.params)
 
     def _inside(self, eqn: JaxprEqn) -> JaxprEqn:
         """An equation with pruned programs; itself if they are what they were."""

@@ -653,8 +653,8 @@ class RuleContext:
                     elif aval.shape != shape:
                         value = self.broadcast(value, aval.shape, shape, aval.dtype)
                     values.append(value)
-                if xla.BARRIER_DROPPER and operation in _DIVISIONS and _has_zero(values[1]):  # XLA 0.10 divides constants by it
-                    kind = [values[1].type]
+                if xla.BARRIER_DROPPER and operation in _DIVISIONS and out.aval.dtype.kind in "iu" and _has_zero(values[1]):
+                    kind = [values[1].type]  # XLA 0.10 divides constants by zero when it compiles
                     values[1] = create("stablehlo.optimization_barrier", kind, values[1:], None, None, 0, loc, ip).result
                 attributes = self.accuracy(**eqn.params) if eqn.params else None
                 result_type = types.get(out.aval) or type_of(out.aval)
@@ -693,14 +693,13 @@ class RuleContext:
 
 
 def _has_zero(value: Any) -> bool:
-    """Whether a value is a constant of integers, or made of one, among them a zero."""
+    """Whether a value of integers is a constant, or made of one, and has a zero."""
     ir = xla.ir
     while not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.broadcast_in_dim":
         value = value.owner.operands[0]
     if isinstance(value.owner, ir.Block) or value.owner.name != "stablehlo.constant":
         return False
-    numbers = value.owner.attributes["value"]
-    return isinstance(numbers, ir.DenseIntElementsAttr) and 0 in list(numbers)
+    return 0 in list(value.owner.attributes["value"])
 
 
 def _is_extended(atom: Any) -> bool:

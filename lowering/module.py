@@ -73,6 +73,7 @@ class ModuleBuilder:
         self.scopes: list[dict[Any, Any]] = []  # variable -> its MLIR value, for each emission of a jaxpr
         self.overwritten: list[tuple[Any, int, Any, tuple[int, ...], Any]] = []  # see `passes.tables.filled`
         self._function_names: dict[str, int] = {}
+        self._with_loops: dict[Any, bool] = {}  # jaxpr -> whether it has loops
         with self.context, self.unknown_location:
             self.module = ir.Module.create(self.unknown_location)
             attributes = self.module.operation.attributes
@@ -182,11 +183,26 @@ class ModuleBuilder:
         """The positions and values of the operands that are constants, if the program to be called with them has loops.
 
         A parameter that a loop reads is carried by it. XLA then moves out of the loop what does not change in it, even if it
-        costs nothing, and each of that becomes an array and a kernel. Constants are not carried.
+        costs nothing, and each of that becomes an array and a kernel. Constants are not carried. (Complex ones are: the Python
+        bindings of MLIR cannot read them.)
         """
-        constants = tuple((at, value.owner.attributes["value"]) for at, value in enumerate(operands)
-                          if not isinstance(value.owner, self.ir.Block) and value.owner.name == "stablehlo.constant")
-        return constants if constants and _has_loop(jaxpr) else ()
+        ir = self.ir
+        found = [(at, value.owner) for at, value in enumerate(operands) if not isinstance(value.owner, ir.Block)
+                 and value.owner.name == "stablehlo.constant"
+                 and not isinstance(ir.RankedTensorType(value.type).element_type, ir.ComplexType)]
+        return tuple((at, owner.attributes["value"]) for at, owner in found) if found and self._has_loop(jaxpr) else ()
+
+    def _has_loop(self, jaxpr: Any) -> bool:
+        """Whether a program has loops, or one that it calls."""
+        found = self._with_loops.get(jaxpr)
+        if found is None:
+            found = self._with_loops[jaxpr] = any(map(self._is_or_calls_loop, jaxpr.eqns))
+        return found
+
+    def _is_or_calls_loop(self, eqn: Any) -> bool:
+        params = eqn.params
+        inner = [*params.get("branches", ()), *(params[name] for name in ("jaxpr", "call_jaxpr") if name in params)]
+        return eqn.primitive.name in ("while", "scan") or any(self._has_loop(getattr(each, "jaxpr", each)) for each in inner)
 
     def _unique_symbol(self, name: str) -> str:
         base = "".join(char if char.isalnum() or char in "_." else "_" for char in name) or "f"
@@ -254,16 +270,6 @@ class ModuleBuilder:
 def is_ordered(program: Any) -> bool:
     """Whether a jaxpr or an equation has effects that happen in the order of the program."""
     return any(getattr(effect, "ordered", False) for effect in program.effects)
-
-
-def _has_loop(jaxpr: Any) -> bool:
-    """Whether a program has loops, or one that it calls."""
-    for eqn in jaxpr.eqns:
-        params = eqn.params
-        inner = [*params.get("branches", ()), *(params[name] for name in ("jaxpr", "call_jaxpr") if name in params)]
-        if eqn.primitive.name in ("while", "scan") or any(_has_loop(getattr(each, "jaxpr", each)) for each in inner):
-            return True
-    return False
 
 
 def element_type_text(dtype: Any) -> str:
@@ -581,7 +587,8 @@ class RuleContext:
         constants = self.builder.constants_in_loops(jaxpr, operands)
         symbol = self.builder.function(jaxpr, name, key, self.in_loop, constants)
         if constants:
-            operands = [value for at, value in enumerate(operands) if at not in dict(constants)]
+            contained = dict(constants)
+            operands = [value for at, value in enumerate(operands) if at not in contained]
         types = [self.builder.type_of(atom.aval) for atom in jaxpr.outvars]
         callee = self.ir.FlatSymbolRefAttr.get(symbol, self.builder.context)
         ordered = is_ordered(jaxpr)

@@ -17,26 +17,31 @@ _FIT = ELEMENTWISE | {"broadcast_in_dim", "reshape", "squeeze"}
 
 def opened(jaxpr: Any) -> Any:
     """A program with the equations of its jitted functions that have more than a few results and are elementwise."""
-    if not any(map(_is_of_tree, jaxpr.eqns)):
+    known: dict[Any, bool] = {}
+    opens = [_is_of_tree(eqn, known) for eqn in jaxpr.eqns]
+    if not any(opens):
         return jaxpr
     values: dict[Any, Any] = {}  # results of these calls, and what they are now
     eqns: list[Any] = []
-    for eqn in jaxpr.eqns:
+    for eqn, is_opened in zip(jaxpr.eqns, opens, strict=True):
         eqn = eqn.replace(invars=_renamed(eqn.invars, values)) if values else eqn
-        eqns += _body(eqn, values) if _is_of_tree(eqn) else [eqn]
+        eqns += _body(eqn, values) if is_opened else [eqn]
     return jaxpr.replace(eqns=eqns, outvars=_renamed(jaxpr.outvars, values))
 
 
-def _is_of_tree(eqn: Any) -> bool:
+def _is_of_tree(eqn: Any, known: dict[Any, bool]) -> bool:
     if len(eqn.outvars) <= _FEW or eqn.primitive.name != "jit":
         return False
     shardings = (each for name in ("in_shardings", "out_shardings") for each in eqn.params.get(name) or ())
-    return all(each is None for each in shardings) and _is_elementwise(eqn)
+    return all(each is None for each in shardings) and _is_elementwise(call_body(eqn), known)
 
 
-def _is_elementwise(eqn: Any) -> bool:
-    body = call_body(eqn)
-    return eqn.primitive.name in _FIT if body is None else all(map(_is_elementwise, body.eqns))
+def _is_elementwise(jaxpr: Any, known: dict[Any, bool]) -> bool:
+    """Whether a program is elementwise, with those that it calls: each of these is looked at once, and `known` then."""
+    if jaxpr not in known:
+        bodies = [(eqn.primitive.name, call_body(eqn)) for eqn in jaxpr.eqns]
+        known[jaxpr] = all(name in _FIT if body is None else _is_elementwise(body, known) for name, body in bodies)
+    return known[jaxpr]
 
 
 def _body(call: Any, values: dict[Any, Any]) -> Iterator[Any]:

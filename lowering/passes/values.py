@@ -105,7 +105,7 @@ def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Map
         key = _computation(eqn, env, known) if shift is None else None
         if key is not None and all(_is_constant(atom, env, known) for atom in eqn.invars):
             kind = "number" if eqn.outvars[0].aval.size == 1 else _ARRAY
-            if kind == "number" or any(_source(atom, known)[0] == _ARRAY for atom in eqn.invars):
+            if kind == "number" or any(_source(atom, known)[0] is _ARRAY for atom in eqn.invars):
                 known[eqn.outvars[0]] = known.setdefault(key, (kind, len(known)))  # XLA computes it: as good as a literal
                 continue
         if key in known:

@@ -59,6 +59,22 @@ def test_constants_are_constants_of_the_functions_with_loops_that_read_them():
                                + expected(table, table + 1) + expected(table, table))
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "bfloat16", "float8_e4m3fn", "int4", "bool"])
+def test_constants_of_all_dtypes_are_passed_to_functions(dtype):
+    table = jnp.array([0, 1], dtype)
+    chosen = jax.jit(lambda x, y: jnp.where(y != 0, x, 7))
+    repeated = jax.jit(lambda x, y: lax.fori_loop(0, 2, lambda _, x: jnp.where(y != 0, x * 2, 7), x))
+    one, other = jax.jit(lambda x: (chosen(x, table), repeated(x, table)))(jnp.arange(2) + 1)
+    assert one.tolist() == [7, 2] and other.tolist() == [7, 8]
+
+
+def test_functions_that_call_one_another_twice_are_looked_at_once():
+    f = lambda x, y: jnp.sin(x) * y
+    for _ in range(40):
+        f = jax.jit(lambda x, y, f=f: f(x, y) + f(x, y))
+    assert jax.jit(lambda x: f(x, 2.0)).lower(1.0).as_text().count("func.func") == 41
+
+
 def test_other_functions_are_shared_by_all_constants():
     added = jax.jit(lambda x, y: jnp.sin(x) + y)
     text = jax.jit(lambda x: added(x, 1.0) + added(x, 2.0)).lower(MATRIX).as_text()

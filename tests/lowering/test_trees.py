@@ -65,3 +65,10 @@ def test_a_call_that_says_where_its_results_are_stays_one():
         return [leaf * 2 for leaf in tree]
 
     assert "call @inner" in jax.jit(jax.jit(inner, out_shardings=place)).lower(LEAVES).as_text()
+
+
+def test_functions_that_call_one_another_twice_are_looked_at_once():
+    f = lambda x: (x, x * 2, jnp.sin(x))
+    for _ in range(40):
+        f = jax.jit(lambda x, f=f: tuple(one + other for one, other in zip(f(x), f(x), strict=True)))
+    assert jax.jit(f).lower(1.0).as_text().count("stablehlo.sine") == 2  # of the innermost

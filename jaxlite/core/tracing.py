@@ -114,6 +114,14 @@ def is_eager() -> bool:
     return state.trace is _State.trace
 
 
+def runs_at_once() -> bool:
+    """Whether operations run at once, be it in a function that is differentiated or batched."""
+    trace = state.trace
+    while (around := getattr(trace, "parent", None)) is not None:
+        trace = around
+    return trace is _State.trace
+
+
 class set_trace:
     """Make a trace current inside a `with` block."""
 

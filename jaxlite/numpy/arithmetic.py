@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from jaxlite import lax
+from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, is_cut, layouts
+from jaxlite.core.tracing import runs_at_once
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
@@ -131,8 +133,26 @@ add = with_methods(
     0, Folds(lax.reduce_sum, lax.cumsum, "add", widen=True))
 subtract = with_methods(
     binary_xy("subtract", lax.sub, "x - y, element by element. TypeError for booleans: use `^`."))
+
+
+def _multiply(x, y, /):
+    if (getattr(x, "dtype", None) is _bool) is not (getattr(y, "dtype", None) is _bool) and runs_at_once():
+        return _masked(x, y)
+    return _product(x, y)
+
+
+def _product(x, y):
+    x, y = promote("multiply", x, y)
+    return _bool_or(lax.bitwise_and, lax.mul)(x, y)
+
+
+# XLA makes a selection of a converted boolean times a number, so that False times inf or nan is 0 (a masked loss, say). In
+# the derivative of a function that is not compiled this is one program too, as in JAX, and not a conversion and a product.
+_product.__name__ = "multiply"
+_masked = jit(_product)
+
 multiply = with_methods(
-    binary_xy("multiply", _bool_or(lax.bitwise_and, lax.mul), "x * y, element by element; logical and for booleans."),
+    named(_multiply, "multiply", "x * y, element by element; logical and for booleans."),
     1, Folds(lax.reduce_prod, lax.cumprod, "multiply", widen=True))
 maximum = with_methods(
     binary_xy("maximum", lax.max, "The greater of x and y, element by element; NaN if either is NaN."),

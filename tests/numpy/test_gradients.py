@@ -680,3 +680,19 @@ def test_second_derivatives_where_a_formula_branches(x64: None) -> None:
 def test_a_factor_for_each_argument_is_all_that_is_kept_for_a_gradient(function, count):
     back = jaxlite.vjp(function, *[np.ones(3, np.float32)] * count)[1]
     assert [x.shape for x in jaxlite.tree_util.tree_leaves(back)] == [(3,)] * count
+
+
+def test_what_a_boolean_masks_is_zero_also_where_it_is_not_finite():
+    """Of functions that are not compiled, in which each function of NumPy's is one program."""
+    mask, x = jnp.array([True, False]), jnp.array([3.0, 0.0])
+
+    def masked(x):
+        return jnp.sum(mask * jnp.log(x))
+
+    expected = np.log(np.float32(3))
+    np.testing.assert_allclose([jaxlite.value_and_grad(masked)(x)[0], jaxlite.linearize(masked, x)[0], masked(x),
+                                jaxlite.jvp(masked, (x,), (x,))[0]], [expected] * 4, rtol=1e-6)
+    assert jaxlite.jvp(masked, (x,), (x,))[1] == 1  # x / x where the mask is
+    assert jaxlite.vmap(lambda x, chosen: jnp.log(x) * chosen)(x, mask)[1] == 0
+    names = [eqn.primitive.name for eqn in jaxlite.make_jaxpr(jaxlite.grad(masked))(x).eqns]
+    assert "jit" not in names and "mul" in names  # in a program it is written out

@@ -363,8 +363,9 @@ def as_positions(index, size: int, wrap: bool, dtype):
         index = elementwise.min(index, extent)
     if kind == "i" and aval.dtype.itemsize > dtype.itemsize:  # wrapped first, and then not beyond what the dtype holds
         index = slicing.wrap_negative(index, size) if wrap else index
-        beyond = aval.dtype.type(size)
-        return shaping.convert(elementwise.clamp(aval.dtype.type(-1), index, beyond), dtype, False)
+        # by `min` and `max`, which libraries that read jaxprs compute for known positions: JAX's have no `clamp` here
+        index = elementwise.max(elementwise.min(index, aval.dtype.type(size)), aval.dtype.type(-1))
+        return shaping.convert(index, dtype, False)
     if aval.dtype != dtype:
         index = shaping.convert(index, dtype, False)
     return slicing.wrap_negative(index, size) if wrap and kind == "i" else index

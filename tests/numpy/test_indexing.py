@@ -172,6 +172,9 @@ def test_indices_of_64_bits(x64):
     np.testing.assert_array_equal(jnp.take_along_axis(jnp.array(x, float)[None], far, 1), [[np.nan, np.nan, 3]])
     np.testing.assert_array_equal(jnp.array(x).at[far].get(mode="clip"), [[4, 0, 3]])
     assert ":i32[3,1] = " in str(jaxlite.make_jaxpr(lambda x, i: x[i])(x, far[0]))  # half as much to read
+    # tools that follow positions through a jaxpr (tatva's sparsity patterns) know what JAX writes for an index, and bounds
+    written = {eqn.primitive.name for eqn in jaxlite.make_jaxpr(lambda x, i: x[i])(x, far[0]).eqns}
+    assert written <= {"lt", "add", "select_n", "min", "max", "convert_element_type", "broadcast_in_dim", "gather"}
 
 
 # --- what is no index --------------------------------------------------------------------------------

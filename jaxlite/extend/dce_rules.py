@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 
 from jaxlite.core import source
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, pick
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, forget_derived, pick
 from jaxlite.core.primitive import Primitive, load_rules
 from jaxlite.extend.rule_tables import RuleError
 from jaxlite.traces.partial import dce_jaxpr
@@ -50,6 +50,7 @@ class _DceRules(MutableMapping):
         load_rules()  # ours, which would otherwise come later and replace it
         narrowing[primitive] = _UserRule(rule)
         deciding.add(primitive)
+        forget_derived()  # programs remember what others removed
 
     def __getitem__(self, primitive: Primitive) -> DceRule:
         load_rules()
@@ -59,6 +60,7 @@ class _DceRules(MutableMapping):
     def __delitem__(self, primitive: Primitive) -> None:
         del narrowing[primitive]
         deciding.discard(primitive)
+        forget_derived()
 
     def __iter__(self) -> Iterator[Primitive]:
         load_rules()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params, once_for_each, pick
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, jaxprs_in_params, once_for_each
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import load_rules
 
@@ -60,12 +60,11 @@ def _kinds(jaxpr: Jaxpr) -> frozenset[str]:
 
 
 class _Pruning:
-    """What became of each program and call, so that what was one stays one."""
+    """What became of each program, so that what was one stays one."""
 
     def __init__(self) -> None:
         self._rules, self._deciding = load_saving().narrowing, load_saving().deciding
         self._programs: dict[Jaxpr, Jaxpr] = {}
-        self._calls: dict[Any, tuple[JaxprEqn, JaxprEqn, list[bool], list[bool]]] = {}
 
     def program(self, jaxpr: Jaxpr) -> Jaxpr:
         found = self._programs.get(jaxpr)
@@ -89,25 +88,13 @@ class _Pruning:
                 if live.isdisjoint(eqn.outvars):
                     continue
                 if primitive in self._rules:
-                    eqn = self._narrower(eqn, [var in live for var in eqn.outvars])
+                    used = [var in live for var in eqn.outvars]
+                    eqn = self._inside(eqn if all(used) else self._rules[primitive](eqn, used))
                 elif primitive.name in _CALLS:
                     eqn = self._inside(eqn)
             live.update(eqn.invars)
             kept.append(eqn)
         return kept[::-1]
-
-    def _narrower(self, eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
-        """An equation for the results that are used: equal ones of equal programs become equal ones again."""
-        if all(used):
-            return self._inside(eqn)
-        key = (eqn.primitive, *map(id, eqn.params.values()), *used)
-        if key not in self._calls:
-            whole = eqn.replace(invars=[Var(atom.aval) for atom in eqn.invars], outvars=[Var(var.aval) for var in eqn.outvars])
-            fewer = self._inside(self._rules[eqn.primitive](whole, used))
-            self._calls[key] = (eqn, fewer, [var in fewer.invars for var in whole.invars],
-                                [var in fewer.outvars for var in whole.outvars])
-        _, fewer, ins, outs = self._calls[key]
-        return eqn.replace(invars=pick(eqn.invars, ins), outvars=pick(eqn.outvars, outs), params=fewer.params)
 
     def _inside(self, eqn: JaxprEqn) -> JaxprEqn:
         """An equation with pruned programs; itself if they are what they were."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, pick
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, derived, pick
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import runs_program, trace_to_jaxpr
 from jaxlite.core.values import aval_of
 from jaxlite.traces.batching import Axis, batch_jaxpr
 from jaxlite.traces.decompose import rules_by_parts
-from jaxlite.traces.saving import narrowed, narrowing, read_inputs
+from jaxlite.traces.saving import for_results, narrowing, read_inputs, with_inputs
 
 remat_opt_p = Primitive("remat_opt", multiple_results=True, memoise="fwd_jaxpr")
 runs_program(remat_opt_p, "fwd_jaxpr")
@@ -58,16 +58,21 @@ def _batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, fwd_j
 
 
 def _narrow(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
-    count = eqn.params["num_res"]
-    fun = eqn.params["fun_jaxpr"].jaxpr
-    fun = narrowed(fun.replace(outvars=pick(fun.outvars, used[count:])))
-    fwd = eqn.params["fwd_jaxpr"].jaxpr
-    fwd = narrowed(fwd.replace(outvars=pick(fwd.outvars, used))) if any(used[:count]) else fun
-    read = [one or other for one, other in zip(read_inputs(fwd), read_inputs(fun), strict=True)]
-    fwd, fun = (each.replace(invars=pick(each.invars, read)) for each in (fwd, fun))
-    params = {"fwd_jaxpr": ClosedJaxpr(fwd, []), "fun_jaxpr": ClosedJaxpr(fun, []), "num_res": sum(used[:count]),
-              "num_consts": sum(read[:eqn.params["num_consts"]])}
-    return eqn.replace(invars=pick(eqn.invars, read), outvars=pick(eqn.outvars, used), params=params)
+    params = eqn.params
+    fwd, fun, count = params["fwd_jaxpr"], params["fun_jaxpr"], params["num_res"]
+
+    def make() -> tuple[ClosedJaxpr | None, ClosedJaxpr | None, list[bool]]:
+        later = for_results(fun.jaxpr, used[count:])
+        first = for_results(fwd.jaxpr, used) if any(used[:count]) else later
+        read = [one or other for one, other in zip(read_inputs(first), read_inputs(later), strict=True)]
+        return with_inputs(fwd, first, read), with_inputs(fun, later, read), read
+
+    first, later, read = derived(fwd, ("narrow", fun, count, *used), make)
+    if first is later is None:
+        return eqn
+    return eqn.replace(invars=pick(eqn.invars, read), outvars=pick(eqn.outvars, used), params={
+        "fwd_jaxpr": first or fwd, "fun_jaxpr": later or fun, "num_res": sum(used[:count]),
+        "num_consts": sum(read[:params["num_consts"]])})
 
 
 narrowing[remat_opt_p] = _narrow

@@ -2,17 +2,20 @@
 
 A program is split in two: one returns the saved values with its results, the other takes them as operands. A primitive with
 sub-jaxprs has two rules here. `keeping[primitive](eqn, policy)` splits an equation in the same way, or returns None if the
-policy saves nothing inside. `narrowing[primitive](eqn, used)` removes what only unused results need.
+policy saves nothing inside. `narrowing[primitive](eqn, used)` removes what only unused results need, and gives the equation
+itself if that is nothing. It makes the same of the same programs, which remember it: programs that call one another twice, and
+loops in loops that ask again and again what they carry, are few programs, but 2^depth equations.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jaxlite.compilation.dispatch import jit_p, said_of, said_shardings
 from jaxlite.core.aval import in_space, space_of_kind
-from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, no_effects, pick
+from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, derived, no_effects, pick
 from jaxlite.core.primitive import Primitive
 from jaxlite.devices import placement
 from jaxlite.traces.batching import def_in_place
@@ -118,7 +121,7 @@ def _split_eqn(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
 
 
 def narrowed(jaxpr: Jaxpr) -> Jaxpr:
-    """Without what its outputs do not need, inside loops, branches and calls too."""
+    """Without what its outputs do not need, inside loops, branches and calls too; itself if that is nothing."""
     live: set[Any] = {var for var in jaxpr.outvars if type(var) is not Literal}
     kept = []
     for eqn in reversed(jaxpr.eqns):
@@ -133,7 +136,8 @@ def narrowed(jaxpr: Jaxpr) -> Jaxpr:
             eqn = narrower
         live.update(atom for atom in eqn.invars if type(atom) is not Literal)
         kept.append(eqn)
-    return jaxpr.replace(eqns=kept[::-1])
+    is_same = len(kept) == len(jaxpr.eqns) and all(map(operator.is_, reversed(kept), jaxpr.eqns))
+    return jaxpr if is_same else jaxpr.replace(eqns=kept[::-1])
 
 
 def read_inputs(jaxpr: Jaxpr) -> list[bool]:
@@ -185,14 +189,32 @@ def keep_inside(eqn: JaxprEqn, policy: Callable[..., Any], outside: Callable[[An
                  [eqn.replace(invars=operands, params=second)])
 
 
+def for_results(jaxpr: Jaxpr, used: Sequence[bool]) -> Jaxpr:
+    """The program for some of its results, without what they do not need; itself if that is all of it."""
+    return narrowed(jaxpr if all(used) else jaxpr.replace(outvars=pick(jaxpr.outvars, used)))
+
+
+def with_inputs(closed: ClosedJaxpr, jaxpr: Jaxpr, flags: Sequence[bool]) -> ClosedJaxpr | None:
+    """What became of a program, with some of its inputs; None if it stayed what it was."""
+    if all(flags):
+        return None if jaxpr is closed.jaxpr else ClosedJaxpr(jaxpr, closed.consts)
+    return ClosedJaxpr(jaxpr.replace(invars=pick(jaxpr.invars, flags)), closed.consts)
+
+
 def _narrow_call(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
     closed: ClosedJaxpr = eqn.params["jaxpr"]
-    jaxpr = narrowed(closed.jaxpr.replace(outvars=pick(closed.jaxpr.outvars, used)))
-    read = read_inputs(jaxpr)
+
+    def make() -> tuple[ClosedJaxpr | None, list[bool]]:
+        jaxpr = for_results(closed.jaxpr, used)
+        read = read_inputs(jaxpr)
+        return with_inputs(closed, jaxpr, read), read
+
+    fewer, read = derived(closed, ("narrow", *used), make)
+    if fewer is None:
+        return eqn
     operands = pick(eqn.invars, read)
     return eqn.replace(invars=operands, outvars=pick(eqn.outvars, used), params={
-        **call_operands(eqn, operands, lambda ins: pick(ins, read), lambda outs: pick(outs, used)),
-        "jaxpr": ClosedJaxpr(jaxpr.replace(invars=pick(jaxpr.invars, read)), closed.consts)})
+        **call_operands(eqn, operands, lambda ins: pick(ins, read), lambda outs: pick(outs, used)), "jaxpr": fewer})
 
 
 keeping[jit_p], narrowing[jit_p] = keep_inside, _narrow_call
@@ -213,5 +235,9 @@ def split_as_call(primitive: Primitive, param: str) -> None:
         forward, again = ([renamed(each, "jaxpr", param) for each in eqns] for eqns in (split.forward, split.again))
         return Split(forward, split.saved, again)
 
-    keeping[primitive] = keep
-    narrowing[primitive] = lambda eqn, used: renamed(_narrow_call(renamed(eqn, param, "jaxpr"), used), "jaxpr", param)
+    def narrow(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
+        call = renamed(eqn, param, "jaxpr")
+        fewer = _narrow_call(call, used)
+        return eqn if fewer is call else renamed(fewer, "jaxpr", param)
+
+    keeping[primitive], narrowing[primitive] = keep, narrow

@@ -146,3 +146,40 @@ def test_programs_that_share_their_parts_are_looked_at_once():
         f = jax.jit(lambda x, f=f: f(x) + f(x))
     program = jax.make_jaxpr(f)(1.0).jaxpr
     assert pruned(program) is program
+
+
+def test_calls_of_which_each_needs_less_of_the_next_stay_few_programs():
+    """Each function calls the next three times, and does not need all that it gives."""
+    def f(x):
+        return jnp.sin(x), x
+
+    depth = 20
+    for _ in range(depth):
+        inner = jax.jit(f)
+
+        def f(x, inner=inner):
+            one, rest = inner(x)
+            return one + inner(rest)[0] + inner(one)[0], rest
+
+    text = jax.jit(lambda x: f(x)[0]).lower(2.0).as_text()
+    assert text.count("func.func private") <= 2 * depth
+
+
+def test_loops_in_loops_are_looked_at_a_few_times():
+    """Each asks the loop in it again when it finds that it carries more."""
+    def f(x, y, z):
+        return x + y, y * 2, z + x
+
+    def loop(f, *carry):
+        def step(carry, _):
+            x, y, z = f(*carry)
+            return (x, y * z, z + 1), x
+
+        return lax.scan(step, carry, None, length=1)[0]
+
+    for _ in range(20):
+        def f(x, y, z, f=f):
+            x, _, z = loop(f, x, y, z)
+            return x, y, z
+
+    jax.jit(f).lower(1.0, 2.0, 3.0)

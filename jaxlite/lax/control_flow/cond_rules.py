@@ -25,7 +25,16 @@ from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front
 from jaxlite.traces.call_rules import spread_cotangents, spread_tangents
 from jaxlite.traces.jvp import Zero, jvp_jaxpr, nonzero_flags, tangent_aval, zeros_of
 from jaxlite.traces.linearize import linearize_jaxpr
-from jaxlite.traces.saving import Split, keeping, narrowed, narrowing, read_inputs, split_by_policy, whole_or_inside
+from jaxlite.traces.saving import (
+    Split,
+    for_results,
+    keeping,
+    narrowing,
+    read_inputs,
+    split_by_policy,
+    whole_or_inside,
+    with_inputs,
+)
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
 
@@ -169,12 +178,19 @@ def _keep_in_cond(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
 
 
 def _narrow_cond(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
-    jaxprs: list[Jaxpr] = [narrowed(branch.jaxpr.replace(outvars=pick(branch.jaxpr.outvars, used)))
-                           for branch in eqn.params["branches"]]
-    read = _union([read_inputs(jaxpr) for jaxpr in jaxprs])
-    branches = tuple(ClosedJaxpr(jaxpr.replace(invars=pick(jaxpr.invars, read)), []) for jaxpr in jaxprs)
+    branches: tuple[ClosedJaxpr, ...] = eqn.params["branches"]
+
+    def make() -> tuple[tuple[ClosedJaxpr | None, ...], list[bool]]:
+        jaxprs = [for_results(branch.jaxpr, used) for branch in branches]
+        read = _union([read_inputs(jaxpr) for jaxpr in jaxprs])
+        return tuple(with_inputs(branch, jaxpr, read) for branch, jaxpr in zip(branches, jaxprs, strict=True)), read
+
+    found, read = derived(branches[0], ("narrow", *branches[1:], *used), make)
+    if all(branch is None for branch in found):
+        return eqn
+    fewer = tuple(new or branch for new, branch in zip(found, branches, strict=True))
     return eqn.replace(invars=[eqn.invars[0], *pick(eqn.invars[1:], read)], outvars=pick(eqn.outvars, used),
-                       params={**eqn.params, "branches": branches})
+                       params={**eqn.params, "branches": fewer})
 
 
 keeping[cond_p], narrowing[cond_p] = _keep_in_cond, _narrow_cond

@@ -29,7 +29,7 @@ from jaxlite.traces.call_rules import spread_tangents
 from jaxlite.traces.jvp import Zero, add_tangents, cotangent_aval, instantiate, jvp_jaxpr, nonzero_flags, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
 from jaxlite.traces.partial import dce_jaxpr
-from jaxlite.traces.saving import Split, keep_inside, keeping, narrowed, narrowing, read_inputs
+from jaxlite.traces.saving import Split, for_results, keep_inside, keeping, narrowing, read_inputs, with_inputs
 from jaxlite.traces.transpose import Linear, backward, is_linear
 from lowering.passes.dce import live_parts
 from lowering.rules import register_decomposition
@@ -221,26 +221,31 @@ def _keep_in_scan(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
     return keep_inside(eqn, policy, lambda aval: aval.update(shape=(length, *aval.shape)))
 
 
-def _needed_in_scan(jaxpr: Jaxpr, num_consts: int, num_carry: int, used: Sequence[bool],
-                    ) -> tuple[ClosedJaxpr, list[bool], list[bool]]:
-    """The body without what the results that are used do not need, which of its inputs it still has, and which of the carry."""
+def _needed_in_scan(closed: ClosedJaxpr, num_consts: int, num_carry: int, used: Sequence[bool],
+                    ) -> tuple[ClosedJaxpr | None, list[bool], list[bool]]:
+    """The body without what the results that are used do not need, None if that is nothing; which of its inputs it still has,
+    and which of the carry."""
     at = num_consts + num_carry
 
     def step(carry: list[bool]):
-        body = narrowed(jaxpr.replace(outvars=[*pick(jaxpr.outvars[:num_carry], carry),
-                                               *pick(jaxpr.outvars[num_carry:], used[num_carry:])]))
+        body = for_results(closed.jaxpr, [*carry, *used[num_carry:]])
         return body, read_inputs(body)[num_consts:at]
 
-    body, carry = _fixpoint(used[:num_carry], step)
-    read = read_inputs(body)
-    flags = [*read[:num_consts], *carry, *read[at:]]
-    return ClosedJaxpr(body.replace(invars=pick(body.invars, flags)), []), flags, carry
+    def make() -> tuple[ClosedJaxpr | None, list[bool], list[bool]]:
+        body, carry = _fixpoint(used[:num_carry], step)
+        read = read_inputs(body)
+        flags = [*read[:num_consts], *carry, *read[at:]]
+        return with_inputs(closed, body, flags), flags, carry
+
+    return derived(closed, ("scan_needed", num_consts, num_carry, *used), make)
 
 
 def _narrow_scan(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
     params = eqn.params
     num_consts, num_carry = params["num_consts"], params["num_carry"]
-    body, flags, carry = _needed_in_scan(params["jaxpr"].jaxpr, num_consts, num_carry, used)
+    body, flags, carry = _needed_in_scan(params["jaxpr"], num_consts, num_carry, used)
+    if body is None:
+        return eqn
     return eqn.replace(
         invars=pick(eqn.invars, flags), outvars=pick(eqn.outvars, [*carry, *used[num_carry:]]),
         params={**params, "jaxpr": body, "num_consts": sum(flags[:num_consts]), "num_carry": sum(carry)})
@@ -255,9 +260,8 @@ def _scan_transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, nu
     at = num_consts + num_carry
     used = nonzero_flags(cotangents)
     if not all(used[:num_carry]):
-        body, flags, kept = derived(jaxpr, ("scan_needed", *used),
-                                    lambda: _needed_in_scan(jaxpr.jaxpr, num_consts, num_carry, used))
-        if not all(kept):  # what no cotangent comes back to
+        body, flags, kept = _needed_in_scan(jaxpr, num_consts, num_carry, used)
+        if body is not None and not all(kept):  # what no cotangent comes back to
             fewer = iter(_scan_transpose(
                 [*pick(cotangents[:num_carry], kept), *pick(cotangents[num_carry:], used[num_carry:])], *pick(operands, flags),
                 jaxpr=body, num_consts=sum(flags[:num_consts]), num_carry=sum(kept), reverse=reverse, **params))
@@ -480,21 +484,27 @@ while_p.no_transpose("the number of steps is not known beforehand. Try using lax
 def _narrow_while(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
     """The loop carries what its condition and the results that are used need."""
     params = eqn.params
-    condition, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
+    condition, body = params["cond_jaxpr"], params["body_jaxpr"]
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
-    tested = read_inputs(condition)
+    tested = read_inputs(condition.jaxpr)
 
     def step(carry: list[bool]):
-        fewer = narrowed(body.replace(outvars=pick(body.outvars, carry)))
+        fewer = for_results(body.jaxpr, carry)
         return fewer, read_inputs(fewer)[num_body:]
 
-    body, carry = _fixpoint([result or test for result, test in zip(used, tested[num_cond:], strict=True)], step)
-    of_condition, of_body = [*tested[:num_cond], *carry], [*read_inputs(body)[:num_body], *carry]
+    def make() -> tuple[ClosedJaxpr | None, ClosedJaxpr | None, list[bool], list[bool]]:
+        fewer, carry = _fixpoint([result or test for result, test in zip(used, tested[num_cond:], strict=True)], step)
+        read = read_inputs(fewer)[:num_body]
+        return (with_inputs(condition, condition.jaxpr, [*tested[:num_cond], *carry]),
+                with_inputs(body, fewer, [*read, *carry]), read, carry)
+
+    first, second, read, carry = derived(body, ("narrow", condition, num_cond, num_body, *used), make)
+    if first is second is None:
+        return eqn
     return eqn.replace(
-        invars=pick(eqn.invars, [*tested[:num_cond], *of_body]), outvars=pick(eqn.outvars, carry),
-        params={**params, "cond_nconsts": sum(tested[:num_cond]), "body_nconsts": sum(of_body[:num_body]),
-                "cond_jaxpr": ClosedJaxpr(condition.replace(invars=pick(condition.invars, of_condition)), []),
-                "body_jaxpr": ClosedJaxpr(body.replace(invars=pick(body.invars, of_body)), [])})
+        invars=pick(eqn.invars, [*tested[:num_cond], *read, *carry]), outvars=pick(eqn.outvars, carry),
+        params={**params, "cond_nconsts": sum(tested[:num_cond]), "body_nconsts": sum(read),
+                "cond_jaxpr": first or condition, "body_jaxpr": second or body})
 
 
 narrowing[while_p] = _narrow_while

@@ -479,6 +479,19 @@ class RuleContext:
         constant = self.constant(np.asarray(value, dtype).view(bits)[()], bits)
         return self.broadcast(self.value("stablehlo.bitcast_convert", [constant], (), dtype), (), shape, dtype)
 
+    def _quotient(self, operation: str, x: Any, divisor: Any, shape: Sequence[int], dtype: Any) -> Any:
+        """A quotient or remainder of integers as XLA defines it, by a divisor without zeros.
+
+        XLA of jaxlib 0.10 ends the process where it divides constants by zero when it compiles, and anything may become a
+        constant then: `x - x`, elements of a table, operands of a function or a branch.
+        """
+        zero = self.constant(0, dtype, shape)
+        is_zero = self.compare(divisor, zero, "EQ")
+        divisor = self.value("stablehlo.select", [is_zero, self.constant(1, dtype, shape), divisor], shape, dtype)
+        result = self.value(operation, [x, divisor], shape, dtype)
+        by_zero = x if operation == "stablehlo.remainder" else self.value("stablehlo.not", [zero], shape, dtype)
+        return self.value("stablehlo.select", [is_zero, by_zero, result], shape, dtype)
+
     def count(self, size: Any, dtype: Any) -> Any:
         """A size as a scalar; where sizes are symbolic, one of the program."""
         return self.constant(size, dtype)
@@ -660,9 +673,9 @@ class RuleContext:
                     elif aval.shape != shape:
                         value = self.broadcast(value, aval.shape, shape, aval.dtype)
                     values.append(value)
-                if xla.BARRIER_DROPPER and operation in _DIVISIONS and out.aval.dtype.kind in "iu" and _has_zero(values[1]):
-                    kind = [values[1].type]  # XLA 0.10 divides constants by zero when it compiles
-                    values[1] = create("stablehlo.optimization_barrier", kind, values[1:], None, None, 0, loc, ip).result
+                if operation in _DIVISIONS and xla.DIVIDES_BY_ZERO and _may_be_zero(values[1]):
+                    env[out] = self._quotient(operation, values[0], values[1], shape, out.aval.dtype)
+                    continue
                 attributes = self.accuracy(**eqn.params) if eqn.params else None
                 result_type = types.get(out.aval) or type_of(out.aval)
                 env[out] = create(operation, (result_type,), values, attributes, None, 0, loc, ip).result
@@ -699,14 +712,17 @@ class RuleContext:
         mark_all(self.ir, self.builder.context, list(self.block.operations)[begin:], words)
 
 
-def _has_zero(value: Any) -> bool:
-    """Whether a value of integers is a constant, or made of one, and has a zero."""
+def _may_be_zero(value: Any) -> bool:
+    """Whether a value has integers, and is not made of a constant without zeros."""
     ir = xla.ir
+    if not isinstance(ir.RankedTensorType(value.type).element_type, ir.IntegerType):
+        return False
     while not isinstance(value.owner, ir.Block) and value.owner.name == "stablehlo.broadcast_in_dim":
         value = value.owner.operands[0]
     if isinstance(value.owner, ir.Block) or value.owner.name != "stablehlo.constant":
-        return False
-    return 0 in list(value.owner.attributes["value"])
+        return True
+    numbers = value.owner.attributes["value"]
+    return numbers.type.element_type.width < 8 or not np.all(np.asarray(numbers))  # those of fewer bits cannot be read
 
 
 def _is_extended(atom: Any) -> bool:

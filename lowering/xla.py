@@ -52,6 +52,7 @@ CRASHES_ON_LOST_SHARDS = VERSION < (0, 11)  # on arrays whose memory is gone, in
 # Whether programs over several devices of the CPU may wait for each other without end, until XLA ends the process: they wait
 # in threads of one pool, which has one for each device.
 LACKS_THREADS = VERSION < (0, 12)
+DIVIDES_BY_ZERO = VERSION < (0, 11)  # when it compiles, if integers are constants: that ends the process
 # The pass of XLA:CPU that drops optimization barriers before it fuses. From 0.11 on it comes after.
 BARRIER_DROPPER = "cse_barrier_expander" if VERSION < (0, 11) else ""
 # Whether XLA:CPU has a code generator from before the one by way of MLIR, for programs that ask for it.

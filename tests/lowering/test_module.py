@@ -94,3 +94,27 @@ def test_constants_are_divided_by_zero(dtype, x64):
     every_bit = np.array(-1).astype(dtype)
     for found, expected in zip(jax.jit(f)(), (every_bit, [0, 1], every_bit, 0, every_bit), strict=True):
         np.testing.assert_array_equal(found, np.broadcast_to(expected, found.shape))
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint8", "int32"])
+def test_what_xla_finds_to_be_constant_is_divided_by_zero(dtype):
+    table = jnp.array([0, 3, 0], dtype)
+    five = np.array(5, dtype)
+
+    def f(x):
+        by_zero = [x - x, x * 0, table[2], jnp.flip(table)[0], lax.integer_pow(table[0], 2), jnp.array(False).astype(dtype)]
+        for found in (lax.cond(True, lambda zero: zero, lambda zero: x, table[0]), jax.jit(lambda y: y * 0)(five)):
+            by_zero.append(found)
+        quotients = [lax.div(five, zero) for zero in by_zero]
+        return (quotients, [lax.rem(five, zero) for zero in by_zero],
+                lax.scan(lambda c, y: (c, lax.div(five, y)), 0, table, unroll=True)[1],
+                lax.associative_scan(lax.div, table), lax.div(np.full(3, five), table), lax.rem(x, five), lax.div(table, x))
+
+    quotients, remainders, *others = jax.jit(f)(jnp.array(3, dtype))
+    every_bit = np.array(~0 if dtype[0] == "i" else 255)
+    assert all(np.asarray(found).astype(int) == every_bit for found in quotients)
+    assert all(np.asarray(found).astype(int) == 5 for found in remainders)
+    for found, expected in zip(others, ([every_bit, 1, every_bit], [0, 0, every_bit], [every_bit, 1, every_bit], 3, [0, 1, 0]),
+                               strict=True):
+        np.testing.assert_array_equal(np.asarray(found).astype(int), expected)
+

@@ -69,6 +69,7 @@ class Lowered:
             fusion,
             heaps,
             shifts,
+            short_rows,
             siblings,
             small_functions,
             tables,
@@ -79,7 +80,8 @@ class Lowered:
         with self._lock:
             wanted = wanted and self.platform == "cpu"
             shifted = shifts.find(self._jaxpr, self._is_split) if wanted else {}
-            reasons = fusion.barriers(self._jaxpr, shifted) if wanted else {}
+            own_loops = short_rows.find(self._jaxpr) if wanted and not self._is_split else set()
+            reasons = fusion.barriers(self._jaxpr, shifted, own_loops) if wanted else {}
             is_joint = wanted and not reasons and siblings.gains(self._jaxpr)
             is_older = wanted and not reasons and emitters.prefers_older(self._jaxpr)
             chosen = (*unrolling.options(self._jaxpr), *heaps.options(self._jaxpr)) if wanted else ()
@@ -90,6 +92,7 @@ class Lowered:
             tail = {} if is_whole else tails.find(self._jaxpr, reasons)
             with (tables.filled(self._overwritten if wanted else ()),
                   barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers,
+                  short_rows.own_loops(self._scopes, own_loops),
                   small_functions.whole(self.module, is_small), small_functions.end(self._scopes, tail)):
                 yield
 

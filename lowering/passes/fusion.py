@@ -26,7 +26,7 @@ Bodies of loops and branches are programs of their own. docs/fusion.md has the m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -50,21 +50,23 @@ _EQUAL_PART, _LONGEST_PART = 48, 512  # instructions from cut to cut, where the 
 _NARROW = 4  # values that a part of a kernel may pass to the next
 
 
-def barriers(jaxpr: Any, shifted: Mapping[Any, Any] = MappingProxyType({})) -> dict[Any, str]:
+def barriers(jaxpr: Any, shifted: Mapping[Any, Any] = MappingProxyType({}),
+             own_loops: Container[Any] = ()) -> dict[Any, str]:
     """The variables of a program, and of the programs in its equations, that get a barrier, and why.
 
     Args:
       jaxpr: a program without dead code.
       shifted: variables that are read from arrays with margins, and how (see `shifts.find`).
+      own_loops: large reductions that are not the library's (see `short_rows.find`).
     Returns: variable -> a short reason for the reader of a dump.
     """
     found = {var: shift.why for var, shift in shifted.items()}
-    _region(jaxpr, found, shifted, set(), False)
+    _region(jaxpr, found, shifted, own_loops, set(), False)
     return found
 
 
-def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen: set[int], in_loop: bool,
-            carried: int | None = None) -> None:
+def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], own_loops: Container[Any], seen: set[int],
+            in_loop: bool, carried: int | None = None) -> None:
     """Find the barriers of a program; of the body of a scan, only so many results are `carried`."""
     if id(jaxpr) in seen:
         return
@@ -74,14 +76,14 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
 
     def visit(eqn: Any, known: Mapping[Any, Value]) -> None:
         for body in bodies(eqn):
-            _region(body, found, shifted, seen, in_loop or eqn.primitive.name in LOOPS,
+            _region(body, found, shifted, own_loops, seen, in_loop or eqn.primitive.name in LOOPS,
                     eqn.params["num_carry"] if eqn.primitive.name == "scan" else None)
         if eqn.primitive.name == "dot_general":
             left = known.get(eqn.invars[0])
             if products.is_better_transposed(eqn, left.eqn if left is not None and left.name == "transpose" else None):
                 found[eqn.outvars[0]] = f"a product that is faster in the other order ({eqn.outvars[0].aval.size} elements)"
 
-    collect(jaxpr, env, values, shifted, visit)
+    collect(jaxpr, env, values, shifted, visit, own_loops=own_loops)
     for place, atom in enumerate(jaxpr.outvars):
         if atom in env:
             result = env[atom]

@@ -7,7 +7,7 @@ own. Of each value there is what it takes to compute it: instructions, work for 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from lowering.passes.operations import COSTLY, FUSIBLE, LIBRARY_REDUCTION, REDUCTIONS, RUN_COST, VIEWS, WEIGHT, call_body
@@ -34,7 +34,7 @@ class Value:
                  "is_costly", "is_shy", "is_blocked", "weight", "run", "kernels", "is_kernel", "readers", "part", "joined",
                  "is_written", "is_charged", "instructions", "work")
 
-    def __init__(self, var: Any, eqn: Any, operands: list[Value]):
+    def __init__(self, var: Any, eqn: Any, operands: list[Value], in_library: bool = True):
         name = eqn.primitive.name
         self.var, self.eqn, self.name, self.operands = var, eqn, name, operands
         self.aliases = {var}  # all variables that are this value
@@ -47,7 +47,7 @@ class Value:
         self.is_result = self.is_written = self.is_charged = self.is_blocked = False
         # Is it computed in a loop over elements, into which others can be fused?
         self.is_loop = name in FUSIBLE or name == "random_bits" and self.size < MANY_BITS
-        if name in REDUCTIONS and eqn.invars[0].aval.size >= LIBRARY_REDUCTION or (
+        if in_library and name in REDUCTIONS and eqn.invars[0].aval.size >= LIBRARY_REDUCTION or (
                 name in _JOINING and len(operands) > _MANY_PARTS):
             self.is_loop = False
         is_scaling = name == "div" and hasattr(eqn.invars[1], "val")
@@ -74,12 +74,14 @@ def is_complex(aval: Any) -> bool:
 
 
 def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Mapping[Any, Any],
-            visit: Callable[[Any, Mapping[Any, Value]], None], known: dict[Any, Any] | None = None) -> None:
+            visit: Callable[[Any, Mapping[Any, Value]], None], known: dict[Any, Any] | None = None,
+            own_loops: Container[Any] = ()) -> None:
     """Append the values of a program in order, and `visit` their equations with what is known then.
 
     Args:
       env: maps variables to values, of which inputs have none. It is filled.
       shifted: variables that are read from arrays with margins (see `shifts.find`): XLA writes them.
+      own_loops: large reductions that are not the library's (see `short_rows.find`).
       known: values by what computes them, and variables by those that they are with another shape. It is filled.
     """
     known = {var: (_ARRAY, place) for place, var in enumerate(jaxpr.constvars)} if known is None else known
@@ -90,7 +92,7 @@ def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Map
             scope: dict[Any, Value] = {}
             _alias(inner.invars, eqn.invars, env, scope)
             known.update((var, _source(atom, known)) for var, atom in zip(inner.invars, eqn.invars, strict=True))
-            collect(inner, scope, values, shifted, visit, known)
+            collect(inner, scope, values, shifted, visit, known, own_loops)
             _alias(eqn.outvars, inner.outvars, scope, env)
             known.update((var, _source(atom, known)) for var, atom in zip(eqn.outvars, inner.outvars, strict=True)
                          if _is_constant(atom, scope, known))
@@ -117,7 +119,7 @@ def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Map
             if value is not None and value not in operands:
                 operands.append(value)
         for var in eqn.outvars:
-            env[var] = value = Value(var, eqn, operands)
+            env[var] = value = Value(var, eqn, operands, var not in own_loops)
             if name in _JOINING:
                 value.joined = [env.get(atom) for atom in eqn.invars]
             if key is not None:

@@ -592,7 +592,7 @@ def in_a_loop(body):
     (in_a_loop(lambda c: c + jax.random.normal(jax.random.split(jax.random.key(1))[0], c.shape)), True),
 ], ids=["plain", "calls", "branches", "barrier", "checkpoint", "random keys"])
 def test_barriers_beside_a_loop(loop, has_barriers, monkeypatch, tmp_path):
-    def everything(jaxpr, shifted=None):
+    def everything(jaxpr, *known):
         found = dict.fromkeys((var for eqn in jaxpr.eqns for var in eqn.outvars), "everything")
         for part in subjaxprs(jaxpr):
             found |= everything(part)

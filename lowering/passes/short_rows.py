@@ -1,0 +1,103 @@
+"""Reductions of short rows, such as squared distances in space, that XLA:CPU computes in loops of its own.
+
+XLA gives reductions of large arrays of floats to a library, which spends some nanoseconds on each row of an array, however
+short. A loop takes a tenth of that for rows of a few elements: for sums along rows, and for sums of whole rows. XLA recognizes
+what the library can do by the reducer, so that another one with the same result keeps a reduction in XLA's hands. Its kernel
+has to be compiled, which takes longer than a call of the library: it has to pay. docs/fusion.md has the measurements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence, Set
+from typing import Any
+
+from lowering import xla
+from lowering.passes.loops import Step, Values, equations
+from lowering.passes.operations import IN_LIBRARY, LIBRARY_REDUCTION, bodies, call_body
+
+_ROW, _COSTLY_ROW = 8, 6  # elements of a row at most, and of one in which costly functions are computed and reduced
+_ADDED_ROW, _FEW_ROWS = 4, 32  # elements of a row that is added to others, if these are more than so many
+_ROWS, _ROWS_SAVING_LESS = 1 << 15, 1 << 17  # in all iterations, from which on a call saves a hundredth of a compile
+
+
+def find(jaxpr: Any) -> set[Any]:
+    """The results of such reductions, in a program and in those in its equations."""
+    program = list(equations(jaxpr))
+    if not any(_is_fit(eqn, iterations) for eqn, iterations in program):
+        return set()
+    found, values = set(), Values(jaxpr, program)
+    for eqn, iterations in program:
+        if eqn.outvars and call_body(eqn) is None and not bodies(eqn):
+            step = Step(eqn, iterations, values)
+            if _is_fit(eqn, iterations, step.most_of_operands(values.costly_work) > 0):
+                found.add(eqn.outvars[0])
+    return found
+
+
+def _is_fit(eqn: Any, iterations: int, is_costly: bool = False) -> bool:
+    name = eqn.primitive.name
+    if name not in IN_LIBRARY:
+        return False
+    aval, axes, is_sum = eqn.invars[0].aval, eqn.params["axes"], name == "reduce_sum"
+    if type(aval.size) is not int or aval.size < LIBRARY_REDUCTION or aval.dtype not in ("float32", "float64"):
+        return False
+    row, is_reduced = _row(aval.shape, axes)
+    is_long = not is_reduced and aval.size // eqn.outvars[0].aval.size > _FEW_ROWS
+    if row < 2 or aval.size // row * iterations < (_ROWS if is_sum and not is_long else _ROWS_SAVING_LESS):
+        return False
+    if is_reduced:
+        return row <= (_COSTLY_ROW if is_costly else _ROW)
+    return is_sum and not is_costly and row <= (_ADDED_ROW if is_long else _ROW)
+
+
+def _row(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, bool]:
+    """The number of elements beside each other that are reduced to one, or that are not, and whether they are."""
+    left = [axis for axis, extent in enumerate(shape) if extent != 1]
+    row, is_reduced = 1, bool(left) and left[-1] in axes
+    while left and (left[-1] in axes) == is_reduced:
+        row *= shape[left.pop()]
+    return row, is_reduced
+
+
+@contextlib.contextmanager
+def own_loops(scopes: Sequence[dict[Any, Any]], found: Set[Any]) -> Iterator[None]:
+    """Within the context, the reductions that give these variables are no longer such that XLA gives them to the library.
+
+    Args: `scopes`, for each function and region of a module, its variables and their values.
+    """
+    replaced = []
+    for scope in scopes if found else ():
+        for var in found & scope.keys():
+            value = scope[var]
+            if getattr(value.owner, "name", "") == "stablehlo.reduce":
+                own = _reduced(value.owner)
+                value.replace_all_uses_with(own.result)
+                replaced.append((value, own))
+    try:
+        yield
+    finally:
+        for value, own in replaced:
+            own.result.replace_all_uses_with(value)
+            own.erase()
+
+
+def _reduced(operation: Any) -> Any:
+    """The same reduction: a sum subtracts the negative, an extreme is the negative of the other one of the negatives."""
+    ir = xla.ir
+    with operation.location, ir.InsertionPoint.after(operation):
+        own = ir.Operation.create("stablehlo.reduce", [operation.results[0].type], list(operation.operands),
+                                  {"dimensions": operation.attributes["dimensions"]}, regions=1)
+        scalar = ir.RankedTensorType.get([], ir.RankedTensorType(operation.results[0].type).element_type)
+        block = own.regions[0].blocks.append(scalar, scalar)
+        before, element = block.arguments
+        combined = operation.regions[0].blocks[0].operations[0].operation.name
+        with ir.InsertionPoint(block):
+            make = lambda name, *operands: ir.Operation.create(f"stablehlo.{name}", [scalar], operands).result
+            if combined == "stablehlo.add":
+                result = make("subtract", before, make("negate", element))
+            else:
+                opposite = "minimum" if combined == "stablehlo.maximum" else "maximum"
+                result = make("negate", make(opposite, make("negate", before), make("negate", element)))
+            ir.Operation.create("stablehlo.return", [], [result])
+    return own

@@ -8,6 +8,7 @@ import pytest
 import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
+from lowering import xla
 from lowering.passes import short_rows
 
 pytestmark = pytest.mark.usefixtures("uncached")
@@ -54,6 +55,11 @@ def test_iterations_count():
     assert count(steps(30), (50, 3)) == 1
     assert count(steps(2), (50, 3)) == 0
     assert count(steps(3000), (20, 3)) == 0  # so small an array is not the library's
+
+
+def test_a_sine_stays_where_it_is_faster():
+    assert count(lambda x: jnp.sin(distances(x)), (200, 3)) == bool(xla.BARRIER_DROPPER)
+    assert count(lambda x: jnp.sin(2 * distances(x)), (200, 3)) == 1
 
 
 def test_dtypes():

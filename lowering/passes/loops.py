@@ -135,14 +135,14 @@ def _gathers_rows(eqn: Any) -> bool:
 
 
 def _transposed_rows(jaxpr: Any, rows: dict[Any, int], seen: set[int] | None = None) -> dict[Any, int]:
-    """The rows of values of which only a transpose is written: XLA computes them in its order."""
+    """The rows of values of which only a transpose, or a vector in rows, is written: XLA computes them in its order."""
     seen = set() if seen is None else seen
     if id(jaxpr) in seen:  # a program that is called several times
         return rows
     seen.add(id(jaxpr))
     for eqn in reversed(jaxpr.eqns):
         out: Any = eqn.outvars[0] if eqn.outvars else None
-        if eqn.primitive.name == "transpose":
+        if eqn.primitive.name == "transpose" or eqn.primitive.name == "reshape" and eqn.invars[0].aval.ndim == 1:
             row = rows.get(out, row_of(out.aval))
         elif eqn.primitive.name in _IN_ORDER_OF_RESULT and out in rows:
             row = rows[out]

@@ -22,7 +22,8 @@ STRETCHING = ELEMENTWISE | {"broadcast_in_dim"}  # their results may have more e
 REPEATED_ROW = range(16, 65)  # elements of a row that LLVM computes once for many rows, if it unrolls the row as a whole
 
 _PARTS = ("slice", "split")
-_IN_ORDER_OF_RESULT = ELEMENTWISE | {"slice"}  # computed in the order of the array that is written
+_IN_ORDER_OF_RESULT = ELEMENTWISE | {"slice"}  # computed in the order of the array that is written,
+_MOSTLY = 2  # if that is not much less
 _ITERATIONS = 16  # of a loop whose length is unknown
 _COSTLY_WORK = 6  # operations for an element from which on a function is costly
 _MOST_WORK = 64  # work for an element that is told apart from more
@@ -147,9 +148,13 @@ def _transposed_rows(jaxpr: Any, rows: dict[Any, int], seen: set[int] | None = N
         elif eqn.primitive.name in _IN_ORDER_OF_RESULT and out in rows:
             row = rows[out]
         else:
-            for body in (call_body(eqn), *bodies(eqn)):
+            inner = call_body(eqn)
+            if inner is not None:
+                rows.update((atom, rows[var]) for var, atom in zip(eqn.outvars, inner.outvars, strict=True) if var in rows)
+            for body in (inner, *bodies(eqn)):
                 if body is not None:
                     _transposed_rows(body, rows, seen)
             continue
-        rows.update((atom, row) for atom in eqn.invars if not hasattr(atom, "val") and atom.aval.size >= out.aval.size)
+        rows.update((atom, row) for atom in eqn.invars
+                    if not hasattr(atom, "val") and out.aval.size <= atom.aval.size <= _MOSTLY * out.aval.size)
     return rows

@@ -90,9 +90,9 @@ def softmax(x, axis: Any = -1, where=None):
         unnormalized = jnp.exp(x - lax.stop_gradient(peak))
         return unnormalized / jnp.sum(unnormalized, axis=axis, keepdims=True)
     peak = lax.stop_gradient(jnp.where(jnp.isfinite(peak), peak, 0))
-    unnormalized = jnp.where(where, jnp.exp(jnp.where(where, x, peak) - peak), 0.0)
+    unnormalized = jnp.exp(jnp.where(where, x, peak) - peak)
     total = jnp.sum(unnormalized, axis=axis, keepdims=True, where=where)
-    return unnormalized / jnp.where(total == 0, 1, total)  # zeros where all elements are left out
+    return jnp.where(where, unnormalized / jnp.where(total == 0, 1, total), 0.0)  # zeros beside NaN too
 
 
 @api

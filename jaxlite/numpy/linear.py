@@ -117,11 +117,6 @@ def _core_plan(name: str, left: Ints, right: Ints, left_core: int, right_core: i
     if len(left) < left_core or len(right) < right_core:
         raise error(f"{name} takes operands of at least {left_core} and {right_core} axes, got shapes {left} and {right}")
     left_axis, right_axis = len(left) - 1, len(right) - right_core
-    if left[left_axis] != right[right_axis]:
-        first = "dot_general requires contracting dimensions to have the same shape, got " \
-            f"({left[left_axis]},) and ({right[right_axis]},). " if error is TypeError else ""
-        raise error(f"{first}{name}: contracting dimensions must have equal sizes, got shapes {left} and {right}: "
-                    f"{left[left_axis]} != {right[right_axis]}")
     # Leading axes, aligned at the right. One of equal size in both is a batch axis; one that an operand lacks, or
     # has with size 1, belongs to the other operand alone.
     left_rank, right_rank = len(left) - left_core, len(right) - right_core
@@ -141,6 +136,11 @@ def _core_plan(name: str, left: Ints, right: Ints, left_core: int, right_core: i
             left_drop += [x] if x >= 0 else []
         else:
             raise ValueError(f"Incompatible shapes for {name}: {left} and {right}; leading axes must be equal or 1")
+    if left[left_axis] != right[right_axis]:
+        first = "dot_general requires contracting dimensions to have the same shape, got " \
+            f"({left[left_axis]},) and ({right[right_axis]},). " if error is TypeError else ""
+        raise error(f"{first}{name}: contracting dimensions must have equal sizes, got shapes {left} and {right}: "
+                    f"{left[left_axis]} != {right[right_axis]}")
 
     def place(axis: int, dropped: list[int]) -> int:
         return axis - sum(each < axis for each in dropped)

@@ -131,6 +131,9 @@ def test_softmax():
     near(nn.softmax(TABLE, where=MASK), scipy.special.softmax(masked, -1))
     near(nn.log_softmax(TABLE, where=MASK), scipy.special.log_softmax(masked, -1))
     near(nn.softmax(np.array([-np.inf, 0.0], np.float32)), [0.0, 1.0])
+    beside_nan = np.array([np.nan, 1.0], np.float32), np.array([True, False])
+    near(nn.softmax(beside_nan[0], where=beside_nan[1]), [np.nan, 0.0])
+    near(jax.jacfwd(lambda x: nn.softmax(x, where=beside_nan[1]))(beside_nan[0])[1], [0.0, 0.0])
     assert np.all(np.isnan(nn.softmax(np.full(2, -np.inf, np.float32))))
     assert nn.softmax(np.zeros((0, 3), np.float32)).shape == (0, 3)
 

@@ -226,6 +226,8 @@ def test_options_without_meaning_and_annotations():
     assert jax.jit(f).__annotations__ == f.__annotations__ and jax.jit(f, compiler_options=effort)(1) == 2
     with pytest.raises(TypeError, match="contracting dimensions to have the same shape"):
         jnp.ones((2, 3)) @ jnp.ones((2, 3))
+    with pytest.raises(ValueError, match="Incompatible"):  # leading axes come first
+        jnp.ones((2, 1, 3)) @ jnp.ones((3, 1, 2))
 
 
 def test_unsigned_indices_are_used_as_they_are():

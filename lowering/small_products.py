@@ -24,6 +24,9 @@ _LIBRARY = 4096  # products from which on their sums are the library's
 _INLINE = 2048  # products of elements for a matrix, up to which a loop over them takes less time than a call,
 _DEEPEST, _DEEPEST_ALONE = 8, 12  # if it sums up so many at most: in a batch, but not along the last axis, and for one matrix
 _SHALLOW = 4  # so many at most: for a matrix of any size
+_ROW, _ROWS = 8, 1 << 15  # elements of two vectors, and pairs of vectors, whose products take less time in a loop of XLA's own,
+_MANY = 1 << 19  # products of elements for other small matrices, and for one with so few rows and columns
+_SHORT, _SHORTEST = 5, 4  # and so little depth; rows and depth of matrices that are multiplied by a vector each
 _VECTOR = 24  # products of a matrix and a vector up to which they are no loop of XLA's own in small functions
 _REPEATED = 16_000  # operations that take longer than a call
 _MOST_OPERATIONS, _COSTLY = 200, 15
@@ -36,6 +39,40 @@ _FUSED = _CHEAP | frozenset(f"stablehlo.{name}" for name in (
 _WIDEST = 32  # axes of a layer beyond which other products of the same loop are likely to stay calls: not those of examples
 
 
+def are_many(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, Any]) -> bool:
+    """Whether small products outside of loops are so many that a loop of XLA's own, and its compile, pay.
+
+    Args: as of `is_summed`.
+    """
+    dtype, result = dtypes
+    extents = _extents(left, right, dimension_numbers)
+    if extents is None or dtype != result or dtype not in ("float32", "float64"):
+        return False
+    matrices, rows, columns, depth = extents
+    if rows == columns == 1:
+        return 1 < depth <= _ROW and matrices >= _ROWS
+    if matrices * rows * columns * depth < _MANY:
+        return False
+    if matrices == 1:
+        return columns <= _ROW and 1 < depth <= _SHORT and dimension_numbers[0][0][0] == len(left) - 1
+    if min(rows, columns) == 1:
+        return max(rows, columns) <= _SHORTEST and 1 < depth <= _SHORTEST
+    return max(rows, columns) <= _CALLED and 2 < depth <= _CALLED
+
+
+def _extents(left: Any, right: Any, dimension_numbers: Any) -> tuple[int, int, int, int] | None:
+    """The number of matrices, of the rows of the left and the columns of the right one, and of what is contracted.
+
+    None for a product of which this is not known, or that is empty, or contracts several axes.
+    """
+    contract, batch = dimension_numbers
+    if not all(type(extent) is int for extent in (*left, *right)) or len(contract[0]) != 1 or 0 in left or 0 in right:
+        return None
+    depth, matrices = left[contract[0][0]], math.prod([left[axis] for axis in batch[0]])
+    rows, columns = (math.prod(shape) // (matrices * depth) for shape in (left, right))
+    return matrices, rows, columns, depth
+
+
 def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, Any], in_loop: bool) -> bool:
     """Whether a product is computed so.
 
@@ -45,9 +82,11 @@ def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, 
       dtypes: of the operands and of the result.
       in_loop: whether a loop computes it.
     """
-    contract, batch = dimension_numbers
-    if not all(type(extent) is int for extent in (*left, *right)) or len(contract[0]) != 1 or 0 in left or 0 in right:
+    extents = _extents(left, right, dimension_numbers)
+    if extents is None:
         return False
+    matrices, rows, columns, depth = extents
+    contract, batch = dimension_numbers
     count = len(batch[0])
     (left, axis, _), (right, other, _) = map(_batch_first, (left, right), contract, batch)
     if other > count and axis < len(left) - 1:  # no order of axes is that of both operands and of the result
@@ -56,9 +95,6 @@ def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, 
     is_rounded = dtype == _ROUNDED
     if not (is_rounded and result in (_ROUNDED, _FLOAT) or dtype == result and dtype.kind in "fiuc" and dtype.itemsize >= 4):
         return False
-    depth = left[axis]
-    matrices = math.prod(left[:count])
-    rows, columns = (math.prod(shape) // (matrices * depth) for shape in (left, right))
     widest = max(rows, columns)
     is_small = max(widest, depth) <= _CALLED
     if is_small and min(widest, depth) <= _OWN and dtype.kind != "c" and min(rows, columns) > 1 or widest == 1:
@@ -131,7 +167,7 @@ def summed(ctx: Any, lhs: Any, rhs: Any, shapes: tuple[Any, Any], dimension_numb
                for value, places in ((lhs, lhs_axes), (rhs, rhs_axes))]
     terms = ctx.value("stablehlo.multiply", factors, shape, wide)
     kept = (*shape[:first + place], *shape[first + place + 1:])
-    if ctx.in_loop:
+    if ctx.in_loop or are_many(*shapes, dimension_numbers, dtypes):
         value = _sum_in_loop(ctx, terms, kept, wide, place)
     else:
         value = reduce_by_monoid(ctx, "sum", terms, shape, wide, [first + place])

@@ -82,6 +82,8 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], own_l
             left = known.get(eqn.invars[0])
             if products.is_better_transposed(eqn, left.eqn if left is not None and left.name == "transpose" else None):
                 found[eqn.outvars[0]] = f"a product that is faster in the other order ({eqn.outvars[0].aval.size} elements)"
+            elif not in_loop and products.are_many(eqn):
+                found[eqn.outvars[0]] = f"small products, many of them ({eqn.outvars[0].aval.size} elements)"
 
     collect(jaxpr, env, values, shifted, visit, own_loops=own_loops)
     for place, atom in enumerate(jaxpr.outvars):

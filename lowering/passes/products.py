@@ -71,6 +71,20 @@ def is_better_transposed(eqn: Any, transposed: Any = None) -> bool:
         summed >= _MANY and rows >= _TALL * columns or summed >= _FEWER and rows >= _TALLER * columns)
 
 
+def of_arrays(eqn: Any) -> tuple[Any, Any, Any, tuple[Any, Any]]:
+    """What a `dot_general` multiplies, as `small_products` asks for it."""
+    left, right, out = (atom.aval for atom in (*eqn.invars, *eqn.outvars))
+    dtypes = left.dtype if left.dtype == right.dtype else out.dtype, out.dtype  # as the rule converts them
+    return left.shape, right.shape, eqn.params["dimension_numbers"], dtypes
+
+
+def are_many(eqn: Any) -> bool:
+    """Whether an equation, outside of loops, multiplies many small matrices, which a loop of XLA's own does."""
+    from lowering import small_products  # loaded with the program's own rules
+
+    return small_products.are_many(*of_arrays(eqn))
+
+
 def is_little(eqn: Any) -> bool:
     """Whether such a product is not worth it where the result is to be in memory: a kernel transposes it, another copies it."""
     return count(eqn) < max(_MANY * eqn.outvars[0].aval.size, _WORK)

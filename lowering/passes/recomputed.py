@@ -328,9 +328,7 @@ def _is_summed(eqn: Any) -> bool:
     """Whether a product of two matrices in a loop is a sum in its kernel."""
     from lowering.small_products import is_summed  # loaded with the program's own rules
 
-    left, right, out = (atom.aval for atom in (*eqn.invars, *eqn.outvars))
-    dtypes = left.dtype if left.dtype == right.dtype else out.dtype, out.dtype  # as the rule converts them
-    return is_summed(left.shape, right.shape, eqn.params["dimension_numbers"], dtypes, True)
+    return is_summed(*products.of_arrays(eqn), True)
 
 
 # --- complex functions -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from lowering.rules import lowers
-from lowering.small_products import is_repeated, is_summed, summed
+from lowering.small_products import are_many, is_repeated, is_summed, summed
 
 # The algorithm of each preset: the type that operands are rounded to, the accumulator's, the passes, the dtypes of
 # operands that are taken as they are, those of results that come as they are, and whether the CPU has it. What is
@@ -87,8 +87,9 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
     rhs = rhs if rhs_dtype == right.dtype else ctx.convert(rhs, right.shape, rhs_dtype)
     shapes, dtypes = (left.shape, right.shape), (lhs_dtype, product_dtype)
     is_plain = ctx.platform == "cpu" and not is_swapped and lhs_dtype == rhs_dtype and "algorithm" not in attributes
-    is_plain &= not (ctx.in_loop and ctx.builder.is_split)  # between devices XLA sums up by the operations that it knows
-    if is_plain and is_summed(*shapes, dimension_numbers, dtypes, ctx.in_loop) and not (
+    are_alone = not ctx.in_loop and are_many(*shapes, dimension_numbers, dtypes)
+    is_plain &= not ((ctx.in_loop or are_alone) and ctx.builder.is_split)  # between devices XLA sums up by the operations that it knows
+    if is_plain and (are_alone or is_summed(*shapes, dimension_numbers, dtypes, ctx.in_loop)) and not (
             ctx.in_loop and is_repeated((lhs, rhs), shapes, dimension_numbers)):
         result = summed(ctx, lhs, rhs, shapes, dimension_numbers, dtypes)
         return result if product_dtype == out.dtype else ctx.convert(result, out.shape, out.dtype)

@@ -88,7 +88,8 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
     shapes, dtypes = (left.shape, right.shape), (lhs_dtype, product_dtype)
     is_plain = ctx.platform == "cpu" and not is_swapped and lhs_dtype == rhs_dtype and "algorithm" not in attributes
     are_alone = not ctx.in_loop and are_many(*shapes, dimension_numbers, dtypes)
-    is_plain &= not ((ctx.in_loop or are_alone) and ctx.builder.is_split)  # between devices XLA sums up by the operations that it knows
+    if ctx.builder.is_split and (ctx.in_loop or are_alone):
+        is_plain = False  # between devices XLA sums up by the operations that it knows
     if is_plain and (are_alone or is_summed(*shapes, dimension_numbers, dtypes, ctx.in_loop)) and not (
             ctx.in_loop and is_repeated((lhs, rhs), shapes, dimension_numbers)):
         result = summed(ctx, lhs, rhs, shapes, dimension_numbers, dtypes)

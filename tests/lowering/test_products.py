@@ -173,10 +173,12 @@ def test_which_products_are_sums(left, right, dtype, alone, in_loop, x64):
 
 
 @pytest.mark.parametrize("equation, count, extent, is_own", [
-    ("ni,ni->n", 33_000, 8, True), ("ni,ni->n", 33_000, 9, False), ("ni,ni->n", 32_000, 8, False), ("in,in->n", 33_000, 3, True),
+    ("ni,ni->n", 33_000, 8, True), ("ni,ni->n", 33_000, 9, False), ("ni,ni->n", 32_000, 8, False),
+    ("in,in->n", 33_000, 3, True),
     ("nij,njk->nik", 9000, 4, True), ("nij,nkj->nik", 5000, 5, True), ("nij,njk->nik", 70_000, 2, False),
     ("nij,nj->ni", 40_000, 4, True), ("nij,ni->nj", 40_000, 4, True), ("nij,nj->ni", 40_000, 5, False),
-    ("ni,ij->nj", 60_000, 3, True), ("ni,ji->nj", 60_000, 3, True), ("ni,ij->nj", 60_000, 6, False), ("ij,nj->in", 60_000, 3, False)])
+    ("ni,ij->nj", 60_000, 3, True), ("ni,ji->nj", 60_000, 3, True), ("ni,ij->nj", 60_000, 6, False),
+    ("ij,nj->in", 60_000, 3, False)])
 def test_many_small_products_are_loops_of_xlas_own(equation, count, extent, is_own):
     extents = dict(n=count, i=extent, j=extent, k=extent)
     x, y = (values(*(extents[axis] for axis in axes)) for axes in equation.split("->")[0].split(","))

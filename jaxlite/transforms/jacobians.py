@@ -75,8 +75,12 @@ def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
         treedef = tree_flatten(primals)[1]
 
         def unpack(column: Any, out: Any) -> Any:
-            column = shaping.convert(_array_of_zeros(column, aval_of(out).dtype), None, aval_of(out).weak_type)
-            parts = _split_axis(column, aval_of(column).ndim - 1, shapes, sizes)
+            aval = aval_of(out)
+            if aval.dtype == dtypes.float0:  # of which no operation makes another
+                parts: list[Any] = [np.zeros((*aval.shape, *own), dtypes.float0) for own in shapes]
+            else:
+                column = shaping.convert(_array_of_zeros(column, aval.dtype), None, aval.weak_type)
+                parts = _split_axis(column, aval_of(column).ndim - 1, shapes, sizes)
             tree = tree_unflatten(treedef, parts)
             return tree[0] if isinstance(argnums, int) else tree
 

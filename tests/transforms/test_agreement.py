@@ -161,6 +161,9 @@ def test_float0_explains_itself():
         jax.lax.eq(nothing, nothing)
     assert jax.device_put(nothing, jax.devices()[0]).dtype == jax.vmap(lambda x: x)(nothing).dtype == jax.float0
     assert jax.vmap(lambda x: x, out_axes=1)(np.zeros((2, 3), jax.float0)).shape == (3, 2)
+    tangents = lambda x: jax.jvp(lambda x: (2, x * 3), (x,), (x,))[1]
+    for found in (jax.jit(jax.jacfwd(tangents))(1.0), jax.checkpoint(jax.jacfwd(tangents))(1.0)):
+        assert found[0].dtype == jax.float0 and found[0].shape == () and found[1] == 3
     for use in (lambda: nothing + jnp.ones(3), lambda: jnp.add(1.0, nothing)):
         with pytest.raises(TypeError, match="^Called add with a float0 array"):
             use()

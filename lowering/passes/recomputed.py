@@ -28,6 +28,7 @@ def write(values: list[Value], found: dict[Any, str], in_loop: bool) -> None:
     _write_shared(values, found, in_loop)
     _write_repeated(values, found, in_loop)
     _write_complex(values, found)
+    _read_reshaped(values, found)
 
 
 # --- positions ---------------------------------------------------------------------------------------
@@ -345,3 +346,26 @@ def _write_complex(values: list[Value], found: dict[Any, str]) -> None:
             if len(value.kernels) > 1 or any(user.name in _SEVERAL for user in value.users):
                 found.setdefault(value.var, f"a complex function with several readers ({value.name} of {value.size} elements)")
                 value.is_kernel = True
+
+
+# --- arrays in another shape -------------------------------------------------------------------------
+
+_RESHAPED, _RESHAPED_ROW = 4096, 64  # elements of an array, and of its rows, below which they are short
+
+
+def _read_reshaped(values: list[Value], found: dict[Any, str]) -> None:
+    """Put barriers behind reshapes of what is in memory, which cost nothing by themselves.
+
+    In a kernel, the position of an element in the other shape takes divisions by the length of a row. Unless that is a power
+    of two, LLVM makes no vectors of what is computed of it.
+    """
+    for value in values:
+        if value.name != "reshape" or not value.is_loop or value.size < _RESHAPED or not all(
+                operand.is_kernel for operand in value.operands):
+            continue
+        row = next((extent for extent in reversed(value.eqn.invars[0].aval.shape) if extent > 1), 1)
+        if value.shape[-1:] == (row,) or row >= _RESHAPED_ROW or row & (row - 1) == 0:
+            continue
+        if any(user.name in ELEMENTWISE for user in value.users):
+            found.setdefault(value.var, f"read in another shape ({value.size} elements)")
+            value.is_kernel = True

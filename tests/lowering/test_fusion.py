@@ -636,3 +636,17 @@ def test_what_depends_on_captured_arrays_alone_is_a_constant():
     assert re.findall(r" (dot|reduce|custom-call)\(", compiled.as_text()) == []
     jacobians = np.einsum("qdn,eni->eqdi", shapes.astype(float), corners.astype(float))
     np.testing.assert_allclose(compiled(np.float32(2)), 2 * np.linalg.det(jacobians).sum(-1), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape, other, expected", [
+    ((2000, 5), (10_000,), 1), ((2000, 5), (-1, 2), 1), ((5, 2000), (10_000,), 0), ((2500, 4), (10_000,), 0),
+    ((2000, 5), (1000, 2, 5), 0), ((800, 5), (4000,), 0)])
+def test_an_array_is_read_in_another_shape(shape, other, expected):
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    f = lambda x: jnp.exp(x.reshape(other)) * 2
+    assert len(barriers(f, x)) == expected
+    np.testing.assert_allclose(jax.jit(f)(x), np.exp(x.reshape(other)) * 2, rtol=1e-5)
+    product = lambda w, x: jnp.tanh((w @ x).reshape(other))
+    w = np.eye(shape[0], dtype=np.float32)[:, :20]
+    assert len(barriers(product, w, x[:20])) == expected
+    assert not barriers(lambda x: jnp.exp(jnp.sin(x).reshape(other)), x)

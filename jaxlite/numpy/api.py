@@ -19,7 +19,7 @@ from jaxlite.core.aval import Ints, high_types
 from jaxlite.core.filtering import hide_own_frames, signature_of
 from jaxlite.core.staging import StagingTrace, high
 from jaxlite.core.symbolic import Dim
-from jaxlite.core.tracing import Tracer, state
+from jaxlite.core.tracing import Tracer, runs_at_once, state
 from jaxlite.core.tree import tree_map
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 from jaxlite.lax import shaping
@@ -52,7 +52,8 @@ def api(fun: F) -> F:
     plain: Any = fun
     while hasattr(plain, "__wrapped__"):
         plain = plain.__wrapped__
-    code, is_part = plain.__code__, getattr(plain, "is_part_of_caller", False)
+    code, is_part, masking = (plain.__code__, getattr(plain, "is_part_of_caller", False),
+                              getattr(plain, "multiplies_masks", False))
     positional = code.co_argcount
     if code.co_posonlyargcount == positional and not code.co_kwonlyargcount and not plain.__defaults__ \
             and positional in (1, 2):  # the operators' way: no packing of arguments
@@ -75,7 +76,7 @@ def api(fun: F) -> F:
                 try:
                     trace = state.trace
                     if type(trace) is not StagingTrace:
-                        if trace is eager_trace or _is_checked():
+                        if trace is eager_trace or _is_checked() or masking and _masks((x, y)):
                             return call(x, y)
                         return trace.run(fun, (low(x), low(y)), {})
                     return fun(low(x), low(y)) if high_types.exist else fun(x, y)
@@ -92,7 +93,8 @@ def api(fun: F) -> F:
             nonlocal call
             try:
                 trace = state.trace
-                if trace is eager_trace or type(trace) is not StagingTrace and _is_checked():
+                if trace is eager_trace or type(trace) is not StagingTrace and (
+                        _is_checked() or masking and _masks((*args, *kwargs.values()))):
                     try:
                         return call(*args, **kwargs) if kwargs else call(*args)
                     except ValueError as error:
@@ -121,6 +123,25 @@ def api(fun: F) -> F:
     wrapper = functools.wraps(fun)(wrapper)
     wrapper.is_boundary, wrapper.__signature__ = True, signature_of(fun)
     return wrapper
+
+
+def multiplies_masks(fun: F) -> F:
+    """Decorator, below `api`: a function that converts arguments and multiplies them, also by booleans.
+
+    XLA makes a selection of a converted boolean times a number, so that False times inf or nan is 0 (a masked loss, say). In a
+    derivative that is not compiled this is one program too, as in JAX, and not a conversion and a product.
+    """
+    fun.multiplies_masks = True  # type: ignore[attr-defined]
+    return fun
+
+
+_BOOL = np.dtype(bool)
+
+
+def _masks(args: Sequence[Any]) -> bool:
+    """Whether there are booleans among other arguments, of a function that is run at once."""
+    booleans = [getattr(arg, "dtype", None) is _BOOL for arg in args]
+    return any(booleans) and not all(booleans) and runs_at_once()
 
 
 def part_of_caller(fun: F) -> F:

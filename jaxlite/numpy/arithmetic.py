@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 
 from jaxlite import lax
-from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, is_cut, layouts
-from jaxlite.core.tracing import runs_at_once
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
@@ -24,6 +22,7 @@ from jaxlite.numpy.api import (
     as_array,
     check_arrays,
     dtype_of,
+    multiplies_masks,
     promote,
     promote_inexact,
     promote_numeric,
@@ -72,14 +71,14 @@ def with_methods(fun: Callable, identity=None, folds: Folds = Folds()) -> ufunc:
     return result
 
 
-def binary_xy(name: str, operation: Callable, doc: str, prepare: Callable = promote):
+def binary_xy(name: str, operation: Callable, doc: str, prepare: Callable = promote, decorate: Callable = lambda fun: fun):
     """`binary` with arguments called x and y."""
 
     def fun(x, y, /):
         x, y = prepare(name, x, y)
         return operation(x, y)
 
-    return named(fun, name, doc)
+    return named(decorate(fun), name, doc)
 
 
 def named(fun, name: str, doc: str | None):
@@ -134,25 +133,9 @@ add = with_methods(
 subtract = with_methods(
     binary_xy("subtract", lax.sub, "x - y, element by element. TypeError for booleans: use `^`."))
 
-
-def _multiply(x, y, /):
-    if (getattr(x, "dtype", None) is _bool) is not (getattr(y, "dtype", None) is _bool) and runs_at_once():
-        return _masked(x, y)
-    return _product(x, y)
-
-
-def _product(x, y):
-    x, y = promote("multiply", x, y)
-    return _bool_or(lax.bitwise_and, lax.mul)(x, y)
-
-
-# XLA makes a selection of a converted boolean times a number, so that False times inf or nan is 0 (a masked loss, say). In
-# the derivative of a function that is not compiled this is one program too, as in JAX, and not a conversion and a product.
-_product.__name__ = "multiply"
-_masked = jit(_product)
-
 multiply = with_methods(
-    named(_multiply, "multiply", "x * y, element by element; logical and for booleans."),
+    binary_xy("multiply", _bool_or(lax.bitwise_and, lax.mul), "x * y, element by element; logical and for booleans.",
+              decorate=multiplies_masks),
     1, Folds(lax.reduce_prod, lax.cumprod, "multiply", widen=True))
 maximum = with_methods(
     binary_xy("maximum", lax.max, "The greater of x and y, element by element; NaN if either is NaN."),

@@ -16,7 +16,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import reductions
-from jaxlite.numpy.api import api, as_array, check_arrays, low, promote_dtypes, refuse_out
+from jaxlite.numpy.api import api, as_array, check_arrays, low, multiplies_masks, promote_dtypes, refuse_out
 from jaxlite.numpy.contractions import LETTERS, Step, plan, product
 
 _UNKNOWN = 64  # what an extent counts that is not known
@@ -185,7 +185,7 @@ def _einsum(*operands, inputs: tuple[str, ...], output: str, optimize: Any, prec
     return shaping.convert(value, dtype, weak)
 
 
-_compiled_einsum = api(_einsum)
+_compiled_einsum = api(multiplies_masks(_einsum))
 
 
 def _multiplied(terms: list[tuple[str, Any]], steps: Sequence[Step], output: str, sizes: dict[str, int],

@@ -33,6 +33,7 @@ from jaxlite.numpy.api import (
     check_arrays,
     check_given,
     is_complex,
+    multiplies_masks,
     promote_dtypes_inexact,
     scalar,
 )
@@ -294,6 +295,7 @@ def _weighted_quantile(line, q, weights, axis: int, skip_nan: bool):
 
 
 @api
+@multiplies_masks
 def average(a, axis: Axis = None, weights=None, returned: bool = False, keepdims: bool = False):
     """The weighted mean over axes; the plain mean without weights.
 

@@ -694,5 +694,7 @@ def test_what_a_boolean_masks_is_zero_also_where_it_is_not_finite():
                                 jaxlite.jvp(masked, (x,), (x,))[0]], [expected] * 4, rtol=1e-6)
     assert jaxlite.jvp(masked, (x,), (x,))[1] == 1  # x / x where the mask is
     assert jaxlite.vmap(lambda x, chosen: jnp.log(x) * chosen)(x, mask)[1] == 0
+    for mean in (lambda x: jnp.average(jnp.log(x), weights=mask), lambda x: jnp.sum(jnp.einsum("i,i->i", mask, jnp.log(x)))):
+        np.testing.assert_allclose(jaxlite.jvp(mean, (x,), (x,)), [expected, 1], rtol=1e-6)
     names = [eqn.primitive.name for eqn in jaxlite.make_jaxpr(jaxlite.grad(masked))(x).eqns]
     assert "jit" not in names and "mul" in names  # in a program it is written out

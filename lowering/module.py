@@ -479,6 +479,14 @@ class RuleContext:
         constant = self.constant(np.asarray(value, dtype).view(bits)[()], bits)
         return self.broadcast(self.value("stablehlo.bitcast_convert", [constant], (), dtype), (), shape, dtype)
 
+    def _is_guarded(self, divisor: Any, shape: Sequence[int]) -> bool:
+        """Whether integers are divided by other divisors where these are zeros.
+
+        XLA:CPU checks that too, which takes longer where quotients and remainders of arrays are corrected, as in `jnp.mod`.
+        """
+        is_array = isinstance(divisor.owner, self.ir.Block) or divisor.owner.name != "stablehlo.broadcast_in_dim"
+        return xla.DIVIDES_BY_ZERO or self.platform == "cpu" and len(shape) > 0 and is_array
+
     def _quotient(self, operation: str, x: Any, divisor: Any, shape: Sequence[int], dtype: Any) -> Any:
         """A quotient or remainder of integers as XLA defines it, by a divisor without zeros.
 
@@ -673,7 +681,7 @@ class RuleContext:
                     elif aval.shape != shape:
                         value = self.broadcast(value, aval.shape, shape, aval.dtype)
                     values.append(value)
-                if operation in _DIVISIONS and xla.DIVIDES_BY_ZERO and _may_be_zero(values[1]):
+                if operation in _DIVISIONS and self._is_guarded(values[1], shape) and _may_be_zero(values[1]):
                     env[out] = self._quotient(operation, values[0], values[1], shape, out.aval.dtype)
                     continue
                 attributes = self.accuracy(**eqn.params) if eqn.params else None

@@ -8,6 +8,7 @@ import pytest
 import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
+from lowering import xla
 
 MATRIX = np.linspace(1.0, 2.0, 64, dtype=np.float32).reshape(8, 8)
 
@@ -118,3 +119,16 @@ def test_what_xla_finds_to_be_constant_is_divided_by_zero(dtype):
                                strict=True):
         np.testing.assert_array_equal(np.asarray(found).astype(int), expected)
 
+
+def test_arrays_of_integers_are_divided_beside_zeros():
+    x, y = np.arange(-9, 9, dtype=np.int32), np.resize(np.array([2, 0, -3, 1, -1], np.int32), 18)
+    lowered = jax.jit(lambda x, y: (lax.div(x, y), lax.rem(x, y), x // y, x % y)).lower(x, y)
+    assert "stablehlo.select" in lowered.as_text()
+    quotient, remainder, floor, modulo = lowered.compile()(x, y)
+    by, some = np.where(y == 0, 1, y), y != 0
+    np.testing.assert_array_equal(quotient, np.where(some, np.trunc(x / by).astype(int), -1))
+    np.testing.assert_array_equal(remainder, np.where(some, np.fmod(x, by), x))
+    np.testing.assert_array_equal(floor[some], (x // by)[some])
+    np.testing.assert_array_equal(modulo[some], (x % by)[some])
+    by_one_number = jax.jit(lambda x, n: lax.div(x, lax.broadcast(n, (18,)))).lower(x, y[0]).as_text()
+    assert ("stablehlo.select" in by_one_number) == xla.DIVIDES_BY_ZERO

@@ -66,6 +66,7 @@ class Lowered:
         from lowering.passes import (
             barriers,
             emitters,
+            flat,
             fusion,
             heaps,
             shifts,
@@ -93,6 +94,7 @@ class Lowered:
             with (tables.filled(self._overwritten if wanted else ()),
                   barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers,
                   short_rows.own_loops(self._scopes, own_loops),
+                  flat.computed(self.module, not is_whole and not tail and flat.gains(self._jaxpr), self.barriers),
                   small_functions.whole(self.module, is_small), small_functions.end(self._scopes, tail)):
                 yield
 

@@ -41,6 +41,11 @@ def placed(module: Any, scopes: list[dict[Any, Any]], reasons: dict[Any, str],
                 operation.erase()
 
 
+def are_kept(module: Any) -> bool:
+    """Whether XLA may be told to keep the barriers of a module: none is in what a loop computes."""
+    return not xla.BARRIER_DROPPER or not _in_loops(module)[1]
+
+
 def _behind(value: Any, why: str, shift: shifts.Shift | None) -> list[Any]:
     """The operations, the last of which all users of a value read from memory."""
     ir, owner = xla.ir, value.owner

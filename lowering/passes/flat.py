@@ -1,0 +1,154 @@
+"""Elementwise computations of arrays with short rows, as if the arrays were vectors.
+
+XLA:CPU emits a loop for each axis of a kernel, and LLVM makes vectors of the innermost: of a row of seven or ten elements, half
+a vector or none. Where a kernel only computes elements from those in the same place, it may read and write vectors instead.
+Reshapes of what is in memory cost nothing, if barriers keep XLA from taking them in. docs/fusion.md has the measurements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from lowering import xla
+from lowering.passes import barriers
+from lowering.passes.loops import equations
+from lowering.passes.operations import RUN_COST
+
+_LEAST, _SHORT = 8192, 64  # elements of an array, and of rows that are short
+_COSTLY = 13  # operations for an element that vectors matter for
+_COSTLY_ONES = frozenset(f"stablehlo.{name}" for name in (
+    "atan2 cbrt cosine exponential exponential_minus_one log log_plus_one logistic power sine tan tanh").split()) | frozenset(
+    f"chlo.{name}" for name in (
+        "acos acosh asin asinh atan atanh cosh digamma erf erf_inv erfc lgamma polygamma sinh square tan zeta").split())
+_ELEMENTWISE = _COSTLY_ONES | frozenset(f"stablehlo.{name}" for name in (
+    "abs add and bitcast_convert ceil clamp compare convert count_leading_zeros divide floor is_finite maximum minimum "
+    "multiply negate not or popcnt reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select shift_left "
+    "shift_right_arithmetic shift_right_logical sign sqrt subtract xor").split())
+_IN_MEMORY = frozenset(f"stablehlo.{name}" for name in (
+    "optimization_barrier dot_general convolution while case sort fft custom_call return").split()) | {"func.return"}
+
+
+def gains(jaxpr: Any) -> bool:
+    """Whether a program has costly functions of large arrays with short rows."""
+    return any(RUN_COST.get(eqn.primitive.name, 1) >= _COSTLY and _is_fit(getattr(eqn.outvars[0].aval, "shape", ()))
+               for eqn, _ in equations(jaxpr) if eqn.outvars)
+
+
+def _is_fit(shape: Any) -> bool:
+    """Whether an array is large, has several rows, and these are short and no power of two."""
+    extents = [extent for extent in shape if extent != 1]
+    if len(extents) < 2 or not all(type(extent) is int for extent in extents):
+        return False
+    row = extents[-1]
+    return row < _SHORT and row & (row - 1) > 0 and math.prod(extents) >= _LEAST
+
+
+@contextlib.contextmanager
+def computed(module: Any, wanted: bool, reasons: list[str]) -> Iterator[None]:
+    """Within the context, the main program of a module computes such arrays as vectors, where a kernel does nothing else.
+
+    Args: `reasons` of the barriers of the module, to which those are added that keep vectors apart.
+    """
+    placed: list[tuple[Any, Any]] = []  # the values whose readers read others, and these
+    made: list[Any] = []
+    if wanted and barriers.are_kept(module):
+        (main,) = (function for function in module.body.operations if function.operation.name == "func.func"
+                   and xla.ir.StringAttr(function.attributes["sym_name"]).value == "main")
+        for group in _groups(main.regions[0].blocks[0]):
+            _flatten(group, placed, made)
+            reasons.append(f"computed as a vector ({math.prod(_shape(group[0].result))} elements)")
+    try:
+        yield
+    finally:
+        for value, other in placed:
+            other.replace_all_uses_with(value)
+        for operation in reversed(made):
+            operation.erase()
+
+
+def _groups(block: Any) -> list[list[Any]]:
+    """The operations of each kernel that only computes elements from those in the same place, costly functions among them."""
+    group_of: dict[Any, list[Any]] = {}  # result -> the operations that read one another
+    unfit: set[Any] = set()  # results of operations that read something else of their shape, or that something else reads
+    for op in block.operations:
+        operation = op.operation
+        if operation.name not in _ELEMENTWISE or not _is_fit(_shape(operation.result)):
+            continue
+        group = group_of[operation.result] = [operation]
+        for operand in operation.operands:
+            other = group_of.get(operand)
+            if _shape(operand) not in ([], _shape(operation.result)):  # of other bits
+                unfit |= {operand, operation.result}
+            elif other is None:
+                if _source(operand) is None:
+                    unfit.add(operation.result)
+            elif other is not group:
+                fewer, group = sorted((group, other), key=len)
+                group += fewer
+                group_of.update((each.result, group) for each in fewer)
+        if any(use.owner.name not in _IN_MEMORY and use.owner.name not in _ELEMENTWISE for use in operation.result.uses):
+            unfit.add(operation.result)
+    found: dict[int, list[Any]] = {}
+    for value, group in group_of.items():  # in the order of the block
+        found.setdefault(id(group), []).append(value.owner)
+    return [group for group in found.values() if unfit.isdisjoint(each.result for each in group)
+            and any(each.name in _COSTLY_ONES for each in group)]
+
+
+def _shape(value: Any) -> list[int]:
+    return xla.ir.RankedTensorType(value.type).shape
+
+
+def _source(value: Any) -> Any:
+    """What an operand of a group is read from: an array in memory or a number; None for what a kernel would have to compute."""
+    owner = value.owner
+    if isinstance(owner, xla.ir.Block) or not _shape(value) or owner.name in _IN_MEMORY:
+        return value
+    if owner.name == "stablehlo.broadcast_in_dim" and math.prod(_shape(owner.operands[0])) == 1:
+        return owner.operands[0]
+    return _source(owner.operands[0]) if owner.name == "stablehlo.reshape" else None
+
+
+def _flatten(group: list[Any], placed: list[tuple[Any, Any]], made: list[Any]) -> None:
+    """Put the operations of a group for vectors in front of those for arrays, and let what follows read their results."""
+    ir = xla.ir
+    size = math.prod(_shape(group[0].result))
+    vectors: dict[Any, Any] = {}
+
+    def make(name: str, kind: Any, operands: list[Any], attributes: Any = None) -> Any:
+        made.append(ir.Operation.create(name, [kind], operands, attributes))
+        return made[-1].result
+
+    def reshaped(value: Any, *shape: int) -> Any:
+        kind = ir.RankedTensorType.get(shape, ir.RankedTensorType(value.type).element_type)
+        return value if value.type == kind else make("stablehlo.reshape", kind, [value])
+
+    def written(value: Any) -> Any:
+        return make("stablehlo.optimization_barrier", value.type, [value])
+
+    def vector(value: Any) -> Any:
+        if not _shape(value):
+            return value
+        source = _source(value)
+        if math.prod(_shape(source)) == size:
+            return written(reshaped(source, size))
+        kind = ir.RankedTensorType.get([size], ir.RankedTensorType(value.type).element_type)
+        return make("stablehlo.broadcast_in_dim", kind, [reshaped(source)],
+                    {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])})
+
+    for operation in group:
+        with operation.location, ir.InsertionPoint(operation):
+            for operand in operation.operands:
+                if operand not in vectors:
+                    vectors[operand] = vector(operand)
+            result = operation.result
+            kind = ir.RankedTensorType.get([size], ir.RankedTensorType(result.type).element_type)
+            attributes = {name: operation.attributes[name] for name in operation.attributes}
+            vectors[result] = make(operation.name, kind, [vectors[operand] for operand in operation.operands], attributes)
+            if any(use.owner.name in _IN_MEMORY for use in result.uses):
+                array = reshaped(written(vectors[result]), *_shape(result))
+                result.replace_all_uses_with(array)
+                placed.append((result, array))

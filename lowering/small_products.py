@@ -63,12 +63,17 @@ def are_many(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, A
 def _extents(left: Any, right: Any, dimension_numbers: Any) -> tuple[int, int, int, int] | None:
     """The number of matrices, of the rows of the left and the columns of the right one, and of what is contracted.
 
-    None for a product of which this is not known, or that is empty, or contracts several axes.
+    None for products that are not computed as sums: of unknown extents, empty, of several contracted axes, or where no order of
+    axes is that of both operands and of the result.
     """
     contract, batch = dimension_numbers
     if not all(type(extent) is int for extent in (*left, *right)) or len(contract[0]) != 1 or 0 in left or 0 in right:
         return None
-    depth, matrices = left[contract[0][0]], math.prod([left[axis] for axis in batch[0]])
+    count = len(batch[0])
+    (left, axis, _), (right, other, _) = map(_batch_first, (left, right), contract, batch)
+    if other > count and axis < len(left) - 1:
+        return None
+    depth, matrices = left[axis], math.prod(left[:count])
     rows, columns = (math.prod(shape) // (matrices * depth) for shape in (left, right))
     return matrices, rows, columns, depth
 
@@ -89,8 +94,6 @@ def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, 
     contract, batch = dimension_numbers
     count = len(batch[0])
     (left, axis, _), (right, other, _) = map(_batch_first, (left, right), contract, batch)
-    if other > count and axis < len(left) - 1:  # no order of axes is that of both operands and of the result
-        return False
     dtype, result = dtypes
     is_rounded = dtype == _ROUNDED
     if not (is_rounded and result in (_ROUNDED, _FLOAT) or dtype == result and dtype.kind in "fiuc" and dtype.itemsize >= 4):

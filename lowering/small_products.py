@@ -171,7 +171,7 @@ def summed(ctx: Any, lhs: Any, rhs: Any, shapes: tuple[Any, Any], dimension_numb
     terms = ctx.value("stablehlo.multiply", factors, shape, wide)
     kept = (*shape[:first + place], *shape[first + place + 1:])
     if ctx.in_loop or are_many(*shapes, dimension_numbers, dtypes):
-        value = _sum_in_loop(ctx, terms, kept, wide, place)
+        value = _sum_in_loop(ctx, terms, kept, wide, first + place)
     else:
         value = reduce_by_monoid(ctx, "sum", terms, shape, wide, [first + place])
     value = value if wide == result else ctx.convert(value, kept, result)

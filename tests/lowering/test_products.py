@@ -205,6 +205,13 @@ def test_many_small_products_are_loops_of_xlas_own(equation, count, extent, is_o
         assert len(re.findall(r" fusion\(", compiled.as_text().split("ENTRY")[1])) >= 2
 
 
+def test_many_small_products_that_share_an_operand():
+    x, y, z = values(9000, 4, 4), values(9000, 4, 4)[::-1].copy(), values(9000, 4, 4) + 1
+    found = jax.jit(lambda x, y, z: (x @ y, x @ z, y @ x, jnp.einsum("nij,nkj->nik", x, z)))(x, y, z)
+    for got, expected in zip(found, (x @ y, x @ z, y @ x, x @ z.transpose(0, 2, 1)), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_sums_in_a_loop_need_no_library(x64):
     x = np.random.default_rng(0).standard_normal((300, 4, 4)) / 4
     x[3, 1, 2] = np.nan

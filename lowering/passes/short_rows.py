@@ -28,11 +28,14 @@ def find(jaxpr: Any) -> set[Any]:
     if not any(_is_fit(eqn, iterations) for eqn, iterations in program):
         return set()
     found, values = set(), Values(jaxpr, program)
-    computed = {eqn.invars[0] for eqn, _ in program if eqn.primitive.name in _OF_LIBRARY and not hasattr(eqn.invars[0], "val")}
+    read_by = lambda names: {eqn.invars[0] for eqn, _ in program
+                             if eqn.primitive.name in names and not hasattr(eqn.invars[0], "val")}
+    computed, searched = read_by(_OF_LIBRARY), read_by(("argmax", "argmin"))
     for eqn, iterations in program:
         if eqn.outvars and call_body(eqn) is None and not bodies(eqn):
             step = Step(eqn, iterations, values)
-            if _is_fit(eqn, iterations, step.most_of_operands(values.costly_work) > 0):
+            is_fit = _is_fit(eqn, iterations, step.most_of_operands(values.costly_work) > 0)
+            if is_fit and (step.name == "reduce_sum" or eqn.invars[0] not in searched):  # which gives the extreme as well
                 found.add(eqn.outvars[0])
     return found if xla.BARRIER_DROPPER else found - computed
 

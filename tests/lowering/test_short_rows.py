@@ -38,6 +38,8 @@ def distances(x):
     (lambda x: x.sum((1, 2)), (40_000, 3, 4), False),
     (lambda x: x.max(-1), (40_000, 3), False),
     (lambda x: x.max(-1), (140_000, 3), True),
+    (lambda x: (x.max(-1), x.argmax(-1)), (140_000, 3), False),  # one search for both
+    (lambda x: (x.sum(-1), x.argmax(-1)), (140_000, 3), True),
     (lambda x: x.sum(1), (5000, 20, 7), True),  # rows that are kept apart
     (lambda x: x.sum(1), (1000, 200, 7), False),  # of many, only the shortest
     (lambda x: x.sum(1), (1000, 200, 4), True),

@@ -681,7 +681,8 @@ class RuleContext:
                     elif aval.shape != shape:
                         value = self.broadcast(value, aval.shape, shape, aval.dtype)
                     values.append(value)
-                if operation in _DIVISIONS and self._is_guarded(values[1], shape) and _may_be_zero(values[1]):
+                if (operation in _DIVISIONS and out.aval.dtype.kind not in "fc" and self._is_guarded(values[1], shape)
+                        and _may_be_zero(values[1])):
                     env[out] = self._quotient(operation, values[0], values[1], shape, out.aval.dtype)
                     continue
                 attributes = self.accuracy(**eqn.params) if eqn.params else None

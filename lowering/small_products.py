@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lowering import xla
-from lowering.rules.reductions import reduce_by_monoid
+from lowering.rules.reductions import reduce_by_monoid, unrecognized_region
 
 _ROUNDED, _FLOAT = "bfloat16", np.dtype(np.float32)
 _CALLED = 7  # rows, columns and depth of matrices of which each is a call,
@@ -48,20 +48,21 @@ def are_many(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, A
     extents = _extents(left, right, dimension_numbers)
     if extents is None or dtype != result or dtype not in ("float32", "float64"):
         return False
-    matrices, rows, columns, depth = extents
+    matrices, rows, columns, depth, axis, _ = extents
     if rows == columns == 1:
         return 1 < depth <= _ROW and matrices >= _ROWS
     if matrices * rows * columns * depth < _MANY:
         return False
     if matrices == 1:
-        return columns <= _ROW and 1 < depth <= _SHORT and dimension_numbers[0][0][0] == len(left) - 1
+        return columns <= _ROW and 1 < depth <= _SHORT and axis == len(left) - 1
     if min(rows, columns) == 1:
         return max(rows, columns) <= _SHORTEST and 1 < depth <= _SHORTEST
     return max(rows, columns) <= _CALLED and 2 < depth <= _CALLED
 
 
-def _extents(left: Any, right: Any, dimension_numbers: Any) -> tuple[int, int, int, int] | None:
-    """The number of matrices, of the rows of the left and the columns of the right one, and of what is contracted.
+def _extents(left: Any, right: Any, dimension_numbers: Any) -> tuple[int, int, int, int, int, int] | None:
+    """The number of matrices, of the rows of the left and the columns of the right one, and of what is contracted, and where
+    that is in each operand if the axes of the batch come first.
 
     None for products that are not computed as sums: of unknown extents, empty, of several contracted axes, or where no order of
     axes is that of both operands and of the result.
@@ -75,7 +76,7 @@ def _extents(left: Any, right: Any, dimension_numbers: Any) -> tuple[int, int, i
         return None
     depth, matrices = left[axis], math.prod(left[:count])
     rows, columns = (math.prod(shape) // (matrices * depth) for shape in (left, right))
-    return matrices, rows, columns, depth
+    return matrices, rows, columns, depth, axis, other
 
 
 def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, Any], in_loop: bool) -> bool:
@@ -90,10 +91,8 @@ def is_summed(left: Any, right: Any, dimension_numbers: Any, dtypes: tuple[Any, 
     extents = _extents(left, right, dimension_numbers)
     if extents is None:
         return False
-    matrices, rows, columns, depth = extents
-    contract, batch = dimension_numbers
-    count = len(batch[0])
-    (left, axis, _), (right, other, _) = map(_batch_first, (left, right), contract, batch)
+    matrices, rows, columns, depth, axis, other = extents
+    count = len(dimension_numbers[1][0])
     dtype, result = dtypes
     is_rounded = dtype == _ROUNDED
     if not (is_rounded and result in (_ROUNDED, _FLOAT) or dtype == result and dtype.kind in "fiuc" and dtype.itemsize >= 4):
@@ -147,8 +146,9 @@ def _batch_first(shape: Any, contract: Any, batch: Any) -> tuple[tuple[int, ...]
     return tuple([shape[axis] for axis in order]), order.index(contract[0]), order
 
 
-def summed(ctx: Any, lhs: Any, rhs: Any, shapes: tuple[Any, Any], dimension_numbers: Any, dtypes: tuple[Any, Any]) -> Any:
-    """The product of two operands of these shapes."""
+def summed(ctx: Any, lhs: Any, rhs: Any, shapes: tuple[Any, Any], dimension_numbers: Any, dtypes: tuple[Any, Any],
+           in_own_loop: bool) -> Any:
+    """The product of two operands of these shapes, `in_own_loop` of XLA or by its library of sums."""
     dtype, result = dtypes
     contract, batch = dimension_numbers
     (left, axis, order), (right, other, other_order) = map(_batch_first, shapes, contract, batch)
@@ -170,7 +170,7 @@ def summed(ctx: Any, lhs: Any, rhs: Any, shapes: tuple[Any, Any], dimension_numb
                for value, places in ((lhs, lhs_axes), (rhs, rhs_axes))]
     terms = ctx.value("stablehlo.multiply", factors, shape, wide)
     kept = (*shape[:first + place], *shape[first + place + 1:])
-    if ctx.in_loop or are_many(*shapes, dimension_numbers, dtypes):
+    if in_own_loop:
         value = _sum_in_loop(ctx, terms, kept, wide, first + place)
     else:
         value = reduce_by_monoid(ctx, "sum", terms, shape, wide, [first + place])
@@ -180,13 +180,9 @@ def summed(ctx: Any, lhs: Any, rhs: Any, shapes: tuple[Any, Any], dimension_numb
 
 def _sum_in_loop(ctx: Any, terms: Any, shape: tuple[int, ...], dtype: Any, axis: int) -> Any:
     """A sum along an axis that XLA does not recognize as one for its library, and computes in a loop."""
-    scalar = ctx.tensor_type((), dtype)
     operation = ctx.op("stablehlo.reduce", [terms, ctx.constant(0, dtype)], [ctx.tensor_type(shape, dtype)],
                        {"dimensions": ctx.i64s([axis])}, regions=1)
-    body = ctx.region(operation, 0, [scalar, scalar])
-    total, term = body.arguments
-    negative = body.value("stablehlo.negate", [term], (), dtype)
-    body.op("stablehlo.return", [body.value("stablehlo.subtract", [total, negative], (), dtype)], [])
+    unrecognized_region(operation, "stablehlo.add")
     return operation.result
 
 

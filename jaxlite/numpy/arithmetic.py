@@ -132,7 +132,6 @@ add = with_methods(
     0, Folds(lax.reduce_sum, lax.cumsum, "add", widen=True))
 subtract = with_methods(
     binary_xy("subtract", lax.sub, "x - y, element by element. TypeError for booleans: use `^`."))
-
 multiply = with_methods(
     binary_xy("multiply", _bool_or(lax.bitwise_and, lax.mul), "x * y, element by element; logical and for booleans.",
               decorate=multiplies_masks),

@@ -16,6 +16,7 @@ from lowering import xla
 from lowering.passes import barriers
 from lowering.passes.loops import equations
 from lowering.passes.operations import RUN_COST
+from lowering.passes.small_functions import main_of
 
 _LEAST, _SHORT = 8192, 64  # elements of an array, and of rows that are short
 _COSTLY = 13  # operations for an element that vectors matter for
@@ -55,9 +56,7 @@ def computed(module: Any, wanted: bool, reasons: list[str]) -> Iterator[None]:
     placed: list[tuple[Any, Any]] = []  # the values whose readers read others, and these
     made: list[Any] = []
     if wanted and barriers.are_kept(module):
-        (main,) = (function for function in module.body.operations if function.operation.name == "func.func"
-                   and xla.ir.StringAttr(function.attributes["sym_name"]).value == "main")
-        for group in _groups(main.regions[0].blocks[0]):
+        for group in _groups(main_of(module).regions[0].blocks[0]):
             _flatten(group, placed, made)
             reasons.append(f"computed as a vector ({math.prod(_shape(group[0].result))} elements)")
     try:
@@ -75,12 +74,12 @@ def _groups(block: Any) -> list[list[Any]]:
     unfit: set[Any] = set()  # results of operations that read something else of their shape, or that something else reads
     for op in block.operations:
         operation = op.operation
-        if operation.name not in _ELEMENTWISE or not _is_fit(_shape(operation.result)):
+        if operation.name not in _ELEMENTWISE or not _is_fit(shape := _shape(operation.result)):
             continue
         group = group_of[operation.result] = [operation]
         for operand in operation.operands:
             other = group_of.get(operand)
-            if _shape(operand) not in ([], _shape(operation.result)):  # of other bits
+            if _shape(operand) not in ([], shape):  # of other bits
                 unfit |= {operand, operation.result}
             elif other is None:
                 if _source(operand) is None:

@@ -88,21 +88,11 @@ def own_loops(scopes: Sequence[dict[Any, Any]], found: Set[Any]) -> Iterator[Non
 
 
 def _reduced(operation: Any) -> Any:
-    """The same reduction: a sum subtracts the negative, an extreme is the negative of the other one of the negatives."""
-    ir = xla.ir
-    with operation.location, ir.InsertionPoint.after(operation):
-        own = ir.Operation.create("stablehlo.reduce", [operation.results[0].type], list(operation.operands),
-                                  {"dimensions": operation.attributes["dimensions"]}, regions=1)
-        scalar = ir.RankedTensorType.get([], ir.RankedTensorType(operation.results[0].type).element_type)
-        block = own.regions[0].blocks.append(scalar, scalar)
-        before, element = block.arguments
-        combined = operation.regions[0].blocks[0].operations[0].operation.name
-        with ir.InsertionPoint(block):
-            make = lambda name, *operands: ir.Operation.create(f"stablehlo.{name}", [scalar], operands).result
-            if combined == "stablehlo.add":
-                result = make("subtract", before, make("negate", element))
-            else:
-                opposite = "minimum" if combined == "stablehlo.maximum" else "maximum"
-                result = make("negate", make(opposite, make("negate", before), make("negate", element)))
-            ir.Operation.create("stablehlo.return", [], [result])
+    """The same reduction, with a reducer that XLA does not recognize."""
+    from lowering.rules.reductions import unrecognized_region  # loaded with the program's own rules
+
+    with operation.location, xla.ir.InsertionPoint.after(operation):
+        own = xla.ir.Operation.create("stablehlo.reduce", [operation.results[0].type], list(operation.operands),
+                                      {"dimensions": operation.attributes["dimensions"]}, regions=1)
+    unrecognized_region(own, operation.regions[0].blocks[0].operations[0].operation.name)
     return own

@@ -20,6 +20,11 @@ _PARTS = frozenset(f"stablehlo.{name}" for name in (  # of what an equation beco
     "xor not is_finite iota exponential sqrt rsqrt log power").split())
 
 
+def main_of(module: Any) -> Any:
+    """The function of a module that is called from outside."""
+    return next(each.operation for each in module.body if xla.ir.StringAttr(each.attributes["sym_name"]).value == "main")
+
+
 @contextlib.contextmanager
 def whole(module: Any, is_small: bool) -> Iterator[None]:
     """Within the context, `main` of a module calls its program as a function that is marked as small, if `is_small`."""
@@ -27,7 +32,7 @@ def whole(module: Any, is_small: bool) -> Iterator[None]:
         yield
         return
     ir = xla.ir
-    program = next(each.operation for each in module.body if ir.StringAttr(each.attributes["sym_name"]).value == "main")
+    program = main_of(module)
     attributes = {name: program.attributes[name] for name in program.attributes}
     kind = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value)
     with program.location, ir.InsertionPoint(program):

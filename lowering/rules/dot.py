@@ -92,7 +92,7 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
         is_plain = False  # between devices XLA sums up by the operations that it knows
     if is_plain and (are_alone or is_summed(*shapes, dimension_numbers, dtypes, ctx.in_loop)) and not (
             ctx.in_loop and is_repeated((lhs, rhs), shapes, dimension_numbers)):
-        result = summed(ctx, lhs, rhs, shapes, dimension_numbers, dtypes)
+        result = summed(ctx, lhs, rhs, shapes, dimension_numbers, dtypes, ctx.in_loop or are_alone)
         return result if product_dtype == out.dtype else ctx.convert(result, out.shape, out.dtype)
     shape, batch = out.shape, len(lhs_batch)
     rows = right.ndim - batch - len(rhs_contract)

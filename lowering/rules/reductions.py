@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lowering import xla
 from lowering.buffers import real_dtype
 from lowering.monoids import COMBINERS, has_nan, identity
 from lowering.rules import lowers
@@ -43,6 +44,27 @@ def monoid_region(ctx: Any, operation: Any, index: int, monoid: str, dtype: Any)
     end = ctx.ir.InsertionPoint(block)
     result = create(f"stablehlo.{COMBINERS[monoid]}", (scalar,), tuple(block.arguments), None, None, 0, loc, end).result
     create("stablehlo.return", (), (result,), None, None, 0, loc, end)
+
+
+def unrecognized_region(operation: Any, combiner: str) -> None:
+    """Fill the region of a reduction with a reducer that gives what a combiner gives, but that no library of XLA has.
+
+    A sum subtracts the negative, an extreme is the negative of the other one of the negatives.
+    """
+    ir = xla.ir
+    with operation.location:
+        scalar = ir.RankedTensorType.get([], ir.RankedTensorType(operation.results[0].type).element_type)
+        block = operation.regions[0].blocks.append(scalar, scalar)
+        before, element = block.arguments
+        with ir.InsertionPoint(block):
+            make = lambda name, *operands: ir.Operation.create(name, [scalar], operands).result
+            negative = make("stablehlo.negate", element)
+            if combiner == "stablehlo.add":
+                result = make("stablehlo.subtract", before, negative)
+            else:
+                opposite = "stablehlo.minimum" if combiner == "stablehlo.maximum" else "stablehlo.maximum"
+                result = make("stablehlo.negate", make(opposite, make("stablehlo.negate", before), negative))
+            ir.Operation.create("stablehlo.return", [], [result])
 
 
 def jaxpr_region(ctx: Any, operation: Any, index: int, jaxpr: Any) -> None:

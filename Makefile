@@ -2,6 +2,7 @@
 #   make demo         a small GPT learns, then programs through every stage, with times
 #   make test         the suite, on the oldest supported jaxlib that this Python can install
 #   make test-latest  the suite on the newest supported jaxlib, with the code that users get (slower to compile), where a Python >= 3.12 is present
+#   make test-passes  the tests of values once more, with what passes do to large arrays done to their small ones
 #   make test-accelerators  compile for GPUs and TPUs that are not here; fetches their plugins, 300 MB; needs a Python >= 3.12
 #   make test-jax     signatures, and the same programs, with jaxlite and with JAX: what differs; JAX_ARGS="--seed 1 --sample 300 --only jnp.sort";
 #                     JAX_ARGS="--kind fresh --seed 7" draws all of them anew, and counts by areas
@@ -31,7 +32,7 @@ environment = $(1)/bin/python -m pip --version >/dev/null 2>&1 || $(2) -m venv -
 
 pip_install = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: stubs docs demo test test-latest test-jax test-accelerators bench bench-quick bench-fusion bench-fusion-quick bench-random test-libraries bench-libraries lint clean distclean
+.PHONY: stubs docs demo test test-latest test-passes test-jax test-accelerators bench bench-quick bench-fusion bench-fusion-quick bench-random test-libraries bench-libraries lint clean distclean
 
 demo: .venv/.stamp
 	.venv/bin/python -m compileall -q jaxlite lowering
@@ -39,6 +40,10 @@ demo: .venv/.stamp
 
 test: .venv/.stamp
 	.venv/bin/python -m pytest $(PYTEST_ARGS)
+
+# The folders about values once more, with what passes do to large arrays done to small ones.
+test-passes: .venv/.stamp
+	TESTS_SMALLEST=1 .venv/bin/python -m pytest $(PYTEST_ARGS) $(addprefix tests/,lax nn numpy random scipy state transforms)
 
 test-jax: .venv/.stamp .venv-jax/.stamp
 	.venv/bin/python tests/beside_jax/signatures.py

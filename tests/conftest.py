@@ -85,6 +85,14 @@ def generate_code(*, quick: bool) -> None:
         jaxlite.clear_caches()
 
 
+@functools.cache
+def _set_limits() -> None:
+    """What passes do to large arrays, they do to those of the tests."""
+    from tests import smallest
+
+    smallest.set_limits()
+
+
 # In most of these folders each eager operation is compiled at once, as its rules for XLA are what is tested. NumPy computes it
 # as well where it may: its results are compared with the compiled ones to the bit.
 def compare_with_compiled(program: Any, leaves: Any, device: Any, committed: bool, outs: list[Any]) -> None:
@@ -107,6 +115,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
     if folder in COMPARED_FOLDERS or "jaxlite.traces.host" in sys.modules:
         compare_eager_operations(folder in COMPARED_FOLDERS)
+    if os.environ.get("TESTS_SMALLEST"):
+        _set_limits()
     if folder in QUICK_FOLDERS or "lowering.xla" in sys.modules:  # no test of another folder loads jaxlite for this
         generate_code(quick=is_quick(item, folder))
 

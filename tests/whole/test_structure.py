@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import os
 import re
@@ -14,6 +15,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests import smallest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("jaxlite", "lowering")
@@ -402,3 +405,8 @@ def test_every_primitive_has_a_sharding_rule() -> None:
 
     names = {getattr(lax, name).name for name in dir(lax) if name.endswith("_p")}
     assert names - explicit._RULES.keys() == WITHOUT_SHARDING_RULE
+
+
+def test_the_limits_that_tests_of_passes_lower_exist():
+    for name, limits in smallest.LIMITS.items():
+        assert limits.keys() <= vars(importlib.import_module(name)).keys()

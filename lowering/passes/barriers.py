@@ -8,7 +8,7 @@ computes, and none at all if a loop has barriers already.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lowering import xla
@@ -44,6 +44,12 @@ def placed(module: Any, scopes: list[dict[Any, Any]], reasons: dict[Any, str],
 def are_kept(module: Any) -> bool:
     """Whether XLA may be told to keep the barriers of a module: none is in what a loop computes."""
     return not xla.BARRIER_DROPPER or not _in_loops(module)[1]
+
+
+def outside_of_loops(module: Any, operations: Iterable[Any]) -> list[Any]:
+    """Those of some operations of a module that no loop runs."""
+    functions, _ = _in_loops(module)
+    return [operation for operation in operations if not _is_in_loop(operation, functions)]
 
 
 def _behind(value: Any, why: str, shift: shifts.Shift | None) -> list[Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from lowering import xla
 from lowering.passes import barriers
+from lowering.passes.emitted import Emitted, element_of, shape_of
 from lowering.passes.loops import equations
 from lowering.passes.operations import RUN_COST
 from lowering.passes.small_functions import main_of
@@ -53,19 +54,15 @@ def computed(module: Any, wanted: bool, reasons: list[str]) -> Iterator[None]:
 
     Args: `reasons` of the barriers of the module, to which those are added that keep vectors apart.
     """
-    placed: list[tuple[Any, Any]] = []  # the values whose readers read others, and these
-    made: list[Any] = []
+    emitted = Emitted()
     if wanted and barriers.are_kept(module):
         for group in _groups(main_of(module).regions[0].blocks[0]):
-            _flatten(group, placed, made)
-            reasons.append(f"computed as a vector ({math.prod(_shape(group[0].result))} elements)")
+            _flatten(group, emitted)
+            reasons.append(f"computed as a vector ({math.prod(shape_of(group[0].result))} elements)")
     try:
         yield
     finally:
-        for value, other in placed:
-            other.replace_all_uses_with(value)
-        for operation in reversed(made):
-            operation.erase()
+        emitted.undo()
 
 
 def _groups(block: Any) -> list[list[Any]]:
@@ -74,12 +71,12 @@ def _groups(block: Any) -> list[list[Any]]:
     unfit: set[Any] = set()  # results of operations that read something else of their shape, or that something else reads
     for op in block.operations:
         operation = op.operation
-        if operation.name not in _ELEMENTWISE or not _is_fit(shape := _shape(operation.result)):
+        if operation.name not in _ELEMENTWISE or not _is_fit(shape := shape_of(operation.result)):
             continue
         group = group_of[operation.result] = [operation]
         for operand in operation.operands:
             other = group_of.get(operand)
-            if _shape(operand) not in ([], shape):  # of other bits
+            if shape_of(operand) not in ([], shape):  # of other bits
                 unfit |= {operand, operation.result}
             elif other is None:
                 if _source(operand) is None:
@@ -97,46 +94,32 @@ def _groups(block: Any) -> list[list[Any]]:
             and any(each.name in _COSTLY_ONES for each in group)]
 
 
-def _shape(value: Any) -> list[int]:
-    return xla.ir.RankedTensorType(value.type).shape
-
-
 def _source(value: Any) -> Any:
     """What an operand of a group is read from: an array in memory or a number; None for what a kernel would have to compute."""
     owner = value.owner
-    if isinstance(owner, xla.ir.Block) or not _shape(value) or owner.name in _IN_MEMORY:
+    if isinstance(owner, xla.ir.Block) or not shape_of(value) or owner.name in _IN_MEMORY:
         return value
-    if owner.name == "stablehlo.broadcast_in_dim" and math.prod(_shape(owner.operands[0])) == 1:
+    if owner.name == "stablehlo.broadcast_in_dim" and math.prod(shape_of(owner.operands[0])) == 1:
         return owner.operands[0]
     return _source(owner.operands[0]) if owner.name == "stablehlo.reshape" else None
 
 
-def _flatten(group: list[Any], placed: list[tuple[Any, Any]], made: list[Any]) -> None:
+def _flatten(group: list[Any], emitted: Emitted) -> None:
     """Put the operations of a group for vectors in front of those for arrays, and let what follows read their results."""
     ir = xla.ir
-    size = math.prod(_shape(group[0].result))
+    size = math.prod(shape_of(group[0].result))
     vectors: dict[Any, Any] = {}
 
-    def make(name: str, kind: Any, operands: list[Any], attributes: Any = None) -> Any:
-        made.append(ir.Operation.create(name, [kind], operands, attributes))
-        return made[-1].result
-
     def reshaped(value: Any, *shape: int) -> Any:
-        kind = ir.RankedTensorType.get(shape, ir.RankedTensorType(value.type).element_type)
-        return value if value.type == kind else make("stablehlo.reshape", kind, [value])
-
-    def written(value: Any) -> Any:
-        return make("stablehlo.optimization_barrier", value.type, [value])
+        return value if shape_of(value) == list(shape) else emitted.make("reshape", shape, element_of(value), value)
 
     def vector(value: Any) -> Any:
-        if not _shape(value):
+        if not shape_of(value):
             return value
         source = _source(value)
-        if math.prod(_shape(source)) == size:
-            return written(reshaped(source, size))
-        kind = ir.RankedTensorType.get([size], ir.RankedTensorType(value.type).element_type)
-        return make("stablehlo.broadcast_in_dim", kind, [reshaped(source)],
-                    {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])})
+        if math.prod(shape_of(source)) == size:
+            return emitted.written(reshaped(source, size))
+        return emitted.make("broadcast_in_dim", [size], element_of(value), reshaped(source), broadcast_dimensions=[])
 
     for operation in group:
         with operation.location, ir.InsertionPoint(operation):
@@ -144,10 +127,10 @@ def _flatten(group: list[Any], placed: list[tuple[Any, Any]], made: list[Any]) -
                 if operand not in vectors:
                     vectors[operand] = vector(operand)
             result = operation.result
-            kind = ir.RankedTensorType.get([size], ir.RankedTensorType(result.type).element_type)
+            kind = ir.RankedTensorType.get([size], element_of(result))
             attributes = {name: operation.attributes[name] for name in operation.attributes}
-            vectors[result] = make(operation.name, kind, [vectors[operand] for operand in operation.operands], attributes)
+            copy = ir.Operation.create(operation.name, [kind], [vectors[operand] for operand in operation.operands], attributes)
+            emitted.made.append(copy)
+            vectors[result] = copy.result
             if any(use.owner.name in _IN_MEMORY for use in result.uses):
-                array = reshaped(written(vectors[result]), *_shape(result))
-                result.replace_all_uses_with(array)
-                placed.append((result, array))
+                emitted.replace(result, reshaped(emitted.written(copy.result), *shape_of(result)))

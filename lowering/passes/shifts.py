@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lowering import xla
+from lowering.passes.emitted import Emitted, element_of, shape_of
 from lowering.passes.operations import bodies, call_body
 
 _ROW, _SIZE = 64, 4096  # elements of a row, and of an array, from which on it pays
@@ -204,36 +205,27 @@ def read(value: Any, shift: Shift | None, location: Any) -> list[Any]:
     """The operations, the last of which gives a value out of an array with margins; none if that is the value itself."""
     if shift is None or shift.margins is None:
         return []
-    ir, owner = xla.ir, value.owner
-    *rows, length = shape = ir.RankedTensorType(value.type).shape
+    owner, element = value.owner, element_of(value)
+    *rows, length = shape = shape_of(value)
     before, after = zip(*shift.margins, strict=True)
-    made: list[Any] = []
-
-    def add(name: str, shape: Sequence[int], operands: Sequence[Any], **attributes: Any) -> Any:
-        kind = ir.RankedTensorType.get(shape, ir.RankedTensorType(value.type).element_type)
-        made.append(ir.Operation.create(f"stablehlo.{name}", [kind], operands, attributes))
-        return made[-1].result
-
-    def integers(values: Sequence[int]) -> Any:
-        return ir.DenseI64ArrayAttr.get(list(values), owner.context)
+    emitted = Emitted()
 
     def cut(x: Any, start: Sequence[int], shape: Sequence[int]) -> Any:
         stop = [first + extent for first, extent in zip(start, shape, strict=True)]
-        return add("slice", shape, [x], start_indices=integers(start), limit_indices=integers(stop),
-                   strides=integers([1] * len(start)))
+        return emitted.make("slice", shape, element, x, start_indices=list(start), limit_indices=stop, strides=[1] * len(stop))
 
-    with location, ir.InsertionPoint.after(owner):
+    with location, xla.ir.InsertionPoint.after(owner):
         if owner.name == "stablehlo.pad":
             x, number = owner.operands
-            wide = [sum(each) for each in zip(before, ir.RankedTensorType(x.type).shape, after, strict=True)]
-            written = add("pad", wide, [x, number], edge_padding_low=integers(before), edge_padding_high=integers(after),
-                          interior_padding=integers([0] * len(wide)))
+            wide = [sum(each) for each in zip(before, shape_of(x), after, strict=True)]
+            written = emitted.make("pad", wide, element, x, number, edge_padding_low=[*before], edge_padding_high=[*after],
+                                   interior_padding=[0] * len(wide))
         else:
             x = owner.operands[0].owner.operands[0]  # that both operands are slices of
             zeros = [0] * len(rows)
             parts = [cut(x, [*zeros, length - before[-1]], [*rows, before[-1]])] if before[-1] else []
             parts += [x, cut(x, [*zeros, 0], [*rows, after[-1]])] if after[-1] else [x]
             wide = [*rows, before[-1] + length + after[-1]]
-            written = add("concatenate", wide, parts, dimension=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(rows)))
-        cut(add("optimization_barrier", wide, [written]), shift.start, shape)
-    return made
+            written = emitted.make("concatenate", wide, element, *parts, dimension=len(rows))
+        cut(emitted.written(written), shift.start, shape)
+    return emitted.made

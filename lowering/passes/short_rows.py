@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from lowering import xla
+from lowering.passes.emitted import Emitted, element_of, shape_of
 from lowering.passes.loops import Step, Values, equations
 from lowering.passes.operations import IN_LIBRARY, LIBRARY_REDUCTION, bodies, call_body
 
@@ -71,28 +72,25 @@ def own_loops(scopes: Sequence[dict[Any, Any]], found: Set[Any]) -> Iterator[Non
 
     Args: `scopes`, for each function and region of a module, its variables and their values.
     """
-    replaced = []
+    emitted = Emitted()
     for scope in scopes if found else ():
         for var in found & scope.keys():
             value = scope[var]
             if getattr(value.owner, "name", "") == "stablehlo.reduce":
-                own = _reduced(value.owner)
-                value.replace_all_uses_with(own.result)
-                replaced.append((value, own))
+                emitted.replace(value, _reduced(value.owner, emitted))
     try:
         yield
     finally:
-        for value, own in replaced:
-            own.result.replace_all_uses_with(value)
-            own.erase()
+        emitted.undo()
 
 
-def _reduced(operation: Any) -> Any:
-    """The same reduction, with a reducer that XLA does not recognize."""
+def _reduced(operation: Any, emitted: Emitted) -> Any:
+    """What the same reduction gives, with a reducer that XLA does not recognize."""
     from lowering.rules.reductions import unrecognized_region  # loaded with the program's own rules
 
+    result = operation.results[0]
     with operation.location, xla.ir.InsertionPoint.after(operation):
-        own = xla.ir.Operation.create("stablehlo.reduce", [operation.results[0].type], list(operation.operands),
-                                      {"dimensions": operation.attributes["dimensions"]}, regions=1)
-    unrecognized_region(own, operation.regions[0].blocks[0].operations[0].operation.name)
+        own = emitted.make("reduce", shape_of(result), element_of(result), *operation.operands, regions=1,
+                           dimensions=operation.attributes["dimensions"])
+    unrecognized_region(own.owner, operation.regions[0].blocks[0].operations[0].operation.name)
     return own

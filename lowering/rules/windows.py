@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -145,10 +146,13 @@ _LONG, _LONGER = 4096, 16384  # elements of one row from which on that pays for 
 _WIDTH = 4  # elements of a row that an iteration of the loop adds up
 # Rows for which that pays. Before jaxlib 0.11 a loop inside of a loop is one function only if it reads and writes few bytes.
 _SHORT, _SMALL, _LARGE = 12, 32, 400
+# Elements along the last axis up to which totals are selected, and those with factors; along another one up to which the latter
+# are joined. Elements in all from which on totals are selected.
+_SELECTED, _SELECTED_WITH_FACTORS, _JOINED, _MANY = 12, 8, 6, 1 << 14
 _BLOCK = 8  # elements, of several rows, that are added to their totals side by side
 # Of memory: bytes of a line of the cache and of a page; lines that the cache has for each of the places in a page, and pages,
-# up to which elements that are added up at the same time are near.
-_LINE, _PAGE, _WAYS, _PAGES = 64, 4096, 12, 512
+# up to which elements that are added up at the same time are near; bytes that are near enough to read each line several times.
+_LINE, _PAGE, _WAYS, _PAGES, _REREAD = 64, 4096, 12, 512, 1 << 19
 _I32 = np.dtype(np.int32)
 
 
@@ -179,6 +183,10 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
         if is_static and ctx.platform == "gpu" and name != "cumlogsumexp" and xla.HAS_SCANS and not ctx.builder.is_portable:
             return _by_scan(ctx, x, _Run(axis, reverse, combination, start, dtype, dtype), shape)
         rows = aval.size // size if is_static else 0
+        is_last = axis == len(shape) - 1
+        is_few = is_static and is_last and size <= _SELECTED and aval.size >= _MANY
+        if is_few and _needs_no_loop(ctx) and _is_cheap(name, dtype):
+            return _by_elements(ctx, x, shape, _Run(axis, reverse, combination, start, dtype, dtype))
         if is_static and (ctx.platform != "cpu" or slides(name, aval, axis)):
             return _by_window(ctx, x, aval, axis, reverse, combination, start)
         if dtype.name.startswith(xla.WIDENED):
@@ -195,7 +203,7 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
             totals = _several_per_iteration(ctx, x, shape, run._replace(wide=_wider(working)) if name == "cumprod" else run)
         elif is_long:
             totals = _in_segments(ctx, x, shape, run)
-        elif is_static and ctx.builder.is_split and axis == len(shape) - 1 and _are_far(rows, size * working.itemsize):
+        elif is_static and ctx.builder.is_split and is_last and _are_far(rows, size * working.itemsize):
             totals = _by_loop_transposed(ctx, x, shape, run)
         elif is_static and not ctx.builder.is_split and _pays_in_blocks(shape, axis, working.itemsize):
             totals = _in_blocks(ctx, x, shape, run)
@@ -281,6 +289,49 @@ def _pays_in_loop(size: int) -> bool:
     return size >= _SHORT and not (xla.HAS_OLDER_EMITTER and _SMALL < size < _LARGE)
 
 
+def _needs_no_loop(ctx: Any) -> bool:
+    """Whether totals may be an elementwise computation: in a loop, it would not be compiled with what is around it."""
+    return ctx.platform == "cpu" and not ctx.in_loop and not ctx.builder.is_split
+
+
+def _is_cheap(name: str, dtype: Any) -> bool:
+    """Whether a step takes so little that it may be done again for each element of a row."""
+    return name != "cumlogsumexp" and dtype.name != "bfloat16" and not dtype.name.startswith(xla.WIDENED)
+
+
+def _by_elements(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, factors: Sequence[Any] = ()) -> Any:
+    """The running totals of a few elements, without a loop: an elementwise computation of slices.
+
+    Along the last axis each element of a row selects its total, as LLVM makes vectors of selections, but not of the branches
+    of a concatenation.
+    """
+    axis, size = run.axis, shape[run.axis]
+    part = (*shape[:axis], 1, *shape[axis + 1:])
+    run = run._replace(wide=_wider(run.dtype) if run.dtype.itemsize < 4 else run.dtype)
+
+    def element(values: Any, place: int) -> Any:
+        starts = [place if dimension == axis else 0 for dimension in range(len(shape))]
+        ends = [start + extent for start, extent in zip(starts, part, strict=True)]
+        values = ctx.value("stablehlo.slice", [values], part, run.dtype, start_indices=ctx.i64s(starts),
+                           limit_indices=ctx.i64s(ends), strides=ctx.i64s([1] * len(shape)))
+        return _cast(ctx, values, part, run.dtype, run.wide)
+
+    places = range(size - 1, -1, -1) if run.reverse else range(size)
+    totals = {places[0]: element(x, places[0])}
+    for before, place in itertools.pairwise(places):
+        totals[place] = run.total(ctx, totals[before], [element(values, place) for values in (x, *factors)], part)
+    totals = {place: _cast(ctx, totals[place], part, run.wide, run.dtype) for place in range(size)}
+    if axis < len(shape) - 1:
+        return ctx.value("stablehlo.concatenate", list(totals.values()), shape, run.dtype, dimension=ctx.i64(axis))
+    position = ctx.value("stablehlo.iota", [], shape, _I32, iota_dimension=ctx.i64(axis))
+    rows = [ctx.broadcast(total, part, shape, run.dtype) for total in totals.values()]
+    result = rows.pop()
+    for place in range(size - 2, -1, -1):
+        is_here = ctx.compare(position, ctx.constant(place, _I32, shape), "EQ")
+        result = ctx.value("stablehlo.select", [is_here, rows.pop(), result], shape, run.dtype)
+    return result
+
+
 def _several_per_iteration(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
     """The running totals of one row, a few elements per iteration, of whose additions one waits for the iteration before."""
     neutral, one = ctx.constant(run.start, run.dtype), (1,) * len(shape)
@@ -328,7 +379,9 @@ def _pays_in_blocks(shape: Sequence[int], axis: int, itemsize: int) -> bool:
     rows, each, rest = math.prod(shape[:axis]), math.prod(shape[axis:]), math.prod(shape[axis + 1:])
     if rows <= _rows_of_a_block(shape, axis):
         return False
-    return rest <= 2 * _BLOCK if xla.HAS_OLDER_EMITTER else _are_far(rows, each * itemsize)
+    if xla.HAS_OLDER_EMITTER:
+        return rest <= 2 * _BLOCK
+    return _are_far(rows, each * itemsize) or rest * itemsize < _LINE and rows * each * itemsize > _REREAD
 
 
 def _rows_of_a_block(shape: Sequence[int], axis: int) -> int:
@@ -480,7 +533,10 @@ def _linear_recurrence(ctx: Any, factors: Any, terms: Any, *, axis: int, reverse
     working = np.dtype(np.float32) if dtype.name.startswith(xla.WIDENED) else dtype
     run = _Run(axis, reverse, _monoid_combine("sum"), identity("sum", working), working, _wider(working))
     factors, terms = (_cast(ctx, each, shape, dtype, working) for each in (factors, terms))
-    if is_static and _pays_in_blocks(shape, axis, working.itemsize):
+    most = _SELECTED_WITH_FACTORS if axis == len(shape) - 1 else _JOINED
+    if is_static and shape[axis] <= most and _needs_no_loop(ctx):
+        totals = _by_elements(ctx, terms, shape, run, [factors])
+    elif is_static and _pays_in_blocks(shape, axis, working.itemsize):
         totals = _in_blocks(ctx, terms, shape, run, [factors])
     else:
         totals = _by_loop(ctx, terms, shape, run, factors=[factors])[1]

@@ -215,10 +215,27 @@ def test_long_axes(name, shape, axis, dtype, rng):
 @pytest.mark.parametrize("shape, axis, loops", [((1000, 64), 1, 2), ((7, 50), 1, 1), ((8, 64, 64), 2, 2), ((256, 64, 2), 1, 2),
                                                 ((50, 2000), 0, 1), ((2, 50, 20), 1, 1), ((1, 4000, 20), 1, 1),
                                                 ((200, 64), 1, 2), ((5000,), 0, 2), ((4, 5000), 1, 1), ((4, 20000), 1, 2),
-                                                ((4, 16384), 1, 1), ((20000, 4), 0, 1)])
+                                                ((4, 16384), 1, 1), ((20000, 4), 0, 1), ((10000, 50), 1, 2)])
 def test_totals_are_those_of_a_few_rows_after_a_few_or_of_segments_of_long_ones(shape, axis, loops):
     text = jaxlite.jit(lambda x: lax.cumsum(x, axis)).lower(jaxlite.ShapeDtypeStruct(shape, f32)).as_text()
     assert text.count("stablehlo.while") == loops
+
+
+@pytest.mark.parametrize("shape, axis, dtype, selections", [
+    ((5500, 3), 1, f32, 2), ((1700, 10), 1, f32, 9), ((500, 3), 1, f32, 0), ((3, 5500), 0, f32, 0), ((5500, 3), 1, bfloat16, 0),
+    ((1700, 13), 1, f32, 0)])
+def test_totals_of_a_few_neighbours_in_a_large_array_are_selected(shape, axis, dtype, selections):
+    text = jaxlite.jit(lambda x: lax.cumsum(x, axis)).lower(jaxlite.ShapeDtypeStruct(shape, dtype)).as_text()
+    assert text.count("stablehlo.select ") == selections
+
+
+@pytest.mark.parametrize("name", [name for name in CUMULATIVE if name != "cumlogsumexp"])
+@pytest.mark.parametrize("shape, dtype", [((5500, 3), f32), ((2, 1400, 6), np.float16), ((2100, 8), np.int8)])
+def test_totals_of_a_few_neighbours(name, shape, dtype, rng):
+    x = rng.choice([1, -1, 2], shape, p=[0.6, 0.2, 0.2]).astype(dtype)
+    if dtype is f32:
+        x[0], x[1] = (np.nan, 1, 2), (np.inf, -np.inf, 0)
+    check_cumulative(name, x, len(shape) - 1, 0)
 
 
 def test_a_segment_of_a_long_product_may_leave_the_range_of_float32():
@@ -271,7 +288,7 @@ def test_cumulative_complex(name, rng):
 
 @pytest.mark.parametrize("shape, axis, dtype", [
     ((0,), 0, f32), ((1, 3), 0, f32), ((9, 2), 0, f32), ((259, 64), 1, f32), ((2, 7, 3), 1, np.complex64),
-    ((40,), 0, bfloat16)])
+    ((40,), 0, bfloat16), ((2, 7), 1, bfloat16), ((5, 2), 0, f32)])
 def test_linear_recurrences(shape, axis, dtype, rng):
     given, terms = (rng.normal(size=(2, *shape)) + (1j * rng.normal(size=(2, *shape)) if dtype is np.complex64 else 0)) * 0.7
     terms = terms.astype(dtype)

@@ -374,14 +374,15 @@ def _check_result(program: Program, place: int, sharding: Any, aval: Any) -> Non
 
 
 def _typed_result(whole: Any, aval: Any) -> Any:
-    """The sharding of a result over explicit axes that its type says; what other axes do with it stays open."""
+    """The sharding of a result over explicit axes that its type says; None where XLA may cut it further along others."""
     layout = aval.layout
     if layout.mesh != whole.mesh.abstract_mesh and layout.mesh.size == whole.mesh.size:
         wanted = layout.mesh  # of an exported function, which has a mesh of its own
         mesh = Mesh(whole.mesh.devices.reshape(wanted.axis_sizes), wanted.axis_names, axis_types=wanted.axis_types)
         return xla.NamedSharding(mesh, layout.spec)
-    rest = shardings.UNCONSTRAINED if AxisType.Auto in whole.mesh.axis_types else None
-    return whole.update(spec=layout.spec.update(partitions=[rest if each is None else each for each in layout.spec]))
+    # What is still to be summed is closed: Shardy would sum it where an axis is open, and keep the word.
+    is_open = AxisType.Auto in whole.mesh.axis_types and not layout.spec.unreduced
+    return None if is_open else whole.update(spec=layout.spec)
 
 
 def _sharding_of(value: Any) -> Any:
@@ -518,11 +519,10 @@ def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[A
 
     def choose(wanted: Any, found: Any, aval: Any) -> Any:
         nonlocal is_settled
-        if wanted is not None and shardings.UNCONSTRAINED not in wanted.spec:
+        if wanted is not None:
             return wanted
-        # Unless XLA's choice can be told, what it may choose is whole.
-        fallback = everywhere if wanted is None else wanted.update(spec=wanted.spec.update(
-            partitions=[None if each is shardings.UNCONSTRAINED else each for each in wanted.spec]))
+        # Unless XLA's choice can be told, it is what the type says.
+        fallback = everywhere if getattr(aval, "layout", None) is None else everywhere.update(spec=aval.layout.spec)
         if found is None or not hasattr(aval, "shape"):
             return fallback
         sharding = None
@@ -534,8 +534,8 @@ def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[A
         try:
             if sharding is not None and len(sharding.spec) <= len(aval.shape):
                 shardings.check_shape(sharding, aval.shape)
-                return sharding if wanted is None else sharding.update(spec=wanted.spec.update(
-                    partitions=[*sharding.spec, *[None] * (len(wanted.spec) - len(sharding.spec))]))
+                return fallback if shardings.is_equivalent(sharding, fallback, len(aval.shape)) else sharding.update(
+                    spec=fallback.spec.update(partitions=sharding.spec))
         except ValueError:
             pass
         is_settled = False
@@ -546,7 +546,7 @@ def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[A
         arguments[index] is None for index in positions) else [None] * len(positions)
     for index, proto in zip(positions, found, strict=True):
         arguments[index] = choose(arguments[index], proto, in_avals[index])
-    if any(each is None or shardings.UNCONSTRAINED in each.spec for each in results):
+    if None in results:
         found = loaded.get_output_shardings() or [None] * len(results)
         results = [choose(wanted, proto, aval) for wanted, proto, aval in zip(results, found, out_avals, strict=True)]
         if len(place.devices) == 1 and mesh.are_all_axes_auto:  # all specs mean the same there: those of arguments, as in JAX

@@ -113,7 +113,7 @@ class _Stage:
         """A `ShapeDtypeStruct` for each leaf of the result, with the sharding that `jit` was given for it, or its type has."""
         program = self._program
         given = program.out_shardings or (None,) * len(program.closed.out_avals)
-        return self._out_structs(self._with_layouts([getattr(aval, "layout", None) if wanted is None else wanted
+        return self._out_structs(self._with_layouts([_typed_sharding(aval) if wanted is None else wanted
                                                      for wanted, aval in zip(given, program.closed.out_avals, strict=True)]))
 
     def _with_layouts(self, given: list[Any]) -> list[Any]:
@@ -127,12 +127,18 @@ class _Stage:
     def _out_structs(self, shardings: Sequence[Any] | None = None) -> Any:
         avals = self._program.closed.out_avals
         if shardings is None and layouts.exist:  # types say how values are on explicit mesh axes
-            shardings = [aval.sharding if getattr(aval, "layout", None) is not None else None for aval in avals]
+            shardings = list(map(_typed_sharding, avals))
         return self.out_tree.unflatten(
             aval if aval.is_high else
             ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type and self._tells_weak_types,
                              manual_axis_type=aval.manual_axis_type if config.check_vma.value else None)
             for aval, sharding in zip(avals, shardings or [None] * len(avals), strict=True))
+
+
+def _typed_sharding(aval: Any) -> Any:
+    """The sharding of a type; None where XLA may cut values of it further, along axes that are not explicit."""
+    layout = getattr(aval, "layout", None)
+    return layout if layout is not None and layout.mesh.are_all_axes_explicit else None
 
 
 class Traced(_Stage):
@@ -219,8 +225,7 @@ class Lowered(_Stage):
         given = self.results
         if given is None:
             return super().out_info
-        return self._out_structs(self._with_layouts(
-            [None if each is None or shardings().UNCONSTRAINED in each.spec else each for each in given]))
+        return self._out_structs(self._with_layouts(list(given)))
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as text.

@@ -25,6 +25,7 @@ from jaxlite.devices import sharding as shardings
 from jaxlite.devices.mesh import AbstractMesh, AxisType, context_mesh, empty_mesh, entered_context, get_abstract_mesh
 from jaxlite.devices.placement import default_device
 from jaxlite.traces.batching import bring, def_batching_of_one
+from jaxlite.traces.eager import apply_primitive
 from jaxlite.traces.jvp import Zero, def_linear
 from lowering import xla
 
@@ -71,6 +72,9 @@ def _reshard_now(x, *, dst_sharding, **params):
             wanted = shardings.NamedSharding(own.mesh, wanted.spec)
         elif own is None or isinstance(own, xla.SingleDeviceSharding):
             return x  # `shard_map` cuts it
+    if AxisType.Auto in wanted.mesh.axis_types and getattr(getattr(x, "sharding", None), "mesh", None) == wanted.mesh:
+        # Along axes that are not explicit it may stay as it is.
+        return apply_primitive(reshard_p, x, dst_sharding=dst_sharding, **params)
     return global_arrays.place(x, wanted)
 
 

@@ -315,6 +315,12 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             b = jax.jit(lambda a: jnp.sin(a) @ np.ones((16, 4), np.float32))(a)
             assert short(jax.typeof(b)) == "f32[8@x,4]" and b.sharding.spec[0] == "x"
             np.testing.assert_allclose(b, np.sin(np.asarray(XY)) @ np.ones((16, 4)), rtol=1e-4, atol=1e-5)
+            # XLA may cut results further than their types say, along an axis that they name too.
+            assert jax.eval_shape(jnp.sin, a).sharding is None
+            both = jax.device_put(np.asarray(XY), NamedSharding(mesh, P(("x", "y"))))
+            outs = jax.jit(lambda a, both: (both + 1, a[..., None], a.sum(1, keepdims=True), jnp.zeros((8, 2))))(a, both)
+            assert [out.sharding.spec for out in outs] == [P(("x", "y")), P("x", "y"), P("x", None), P(None, None)]
+            assert [reshard(each, P("x")).sharding.spec for each in (a, both)] == [P("x", "y"), P(("x", "y"))]
 
     def test_what_is_on_no_mesh_goes_with_what_is_on_one():
         whole = NamedSharding(MESH.abstract_mesh, P(None, None))

@@ -329,7 +329,7 @@ def _by_elements(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, factors: S
     for place in range(size - 2, -1, -1):
         is_here = ctx.compare(position, ctx.constant(place, _I32, shape), "EQ")
         result = ctx.value("stablehlo.select", [is_here, rows.pop(), result], shape, run.dtype)
-    return result
+    return ctx.value("stablehlo.optimization_barrier", [result], shape, run.dtype)  # each reader would select them again
 
 
 def _several_per_iteration(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:

@@ -141,7 +141,9 @@ def _cofactors_of_singular(a, factors, permutation, determinant):
 
 @api
 def slogdet(a, *, method: str | None = None) -> SlogdetResult:
-    """Sign and logarithm of the absolute value of determinants: det(a) = sign * exp(logabsdet), without overflow.
+    """Sign and logarithm of the absolute value of determinants: det(a) = sign * exp(logabsdet).
+
+    From three rows on without overflow.
 
     Args:
       a: (..., n, n).
@@ -156,12 +158,32 @@ def slogdet(a, *, method: str | None = None) -> SlogdetResult:
         if is_complex(a):
             raise NotImplementedError("slogdet method='qr' not implemented for complex inputs")
         return SlogdetResult(*_slogdet_by_qr(a))
-    if dtypes.itemsize_bits(a.dtype) < 32 and a.shape[-1] <= 3:  # LAPACK factors no half floats
-        value = det(shaping.convert(a, dtypes.float32, False))
-        return SlogdetResult(*(shaping.convert(x, a.dtype, False) for x in (lax.sign(value), lax.log(lax.abs(value)))))
+    is_half = dtypes.itemsize_bits(a.dtype) < 32
+    if a.shape[-1] in (1, 2) or is_half and a.shape[-1] <= 3:  # a factorization takes longer, and there is none of half floats
+        value = det(shaping.convert(a, dtypes.float32, False) if is_half else a)
+        return SlogdetResult(*(shaping.convert(x, a.dtype, False) if is_half else x for x in _parts(value)))
     found = _slogdet_by_lu(a, *lax_linalg.lu(shaping.stop_gradient(a)))
-    weak = aval_of(a).weak_type and a.shape[-1] in (1, 2)  # as in JAX
-    return SlogdetResult(*(shaping.convert(x, None, weak) for x in found))
+    return SlogdetResult(*(shaping.convert(x, None, False) for x in found))
+
+
+@custom_jvp
+def _parts(x) -> tuple[Any, Any]:
+    """Sign and logarithm of the size of numbers."""
+    return lax.sign(x), lax.log(lax.abs(x))
+
+
+@_parts.defjvp
+def _parts_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    outs = _parts(*primals)
+    return outs, _parts_moved(*outs, lax.div(*tangents, *primals))
+
+
+def _parts_moved(sign, log, change) -> tuple[Any, Any]:
+    """The tangents of both, as the number's logarithm changes: its real part is that of the size, the rest turns the sign."""
+    if not is_complex(sign):
+        return shaping.full_like(sign, 0), change
+    turn = lax.complex(shaping.full_like(log, 0), lax.imag(change))
+    return sign * turn, lax.real(change)
 
 
 def _sign_and_log(sign, triangles) -> tuple[Any, Any]:
@@ -195,15 +217,12 @@ def _slogdet_by_lu(a, factors, pivots, permutation) -> tuple[Any, Any]:
 
 @_slogdet_by_lu.defjvp
 def _slogdet_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The logarithm of the determinant moves by trace(a^-1 g): its real part is that of the size, the rest turns the sign."""
+    """The logarithm of the determinant moves by trace(a^-1 g)."""
     (a, factors, _, permutation), g = primals, tangents[0]
-    sign, log = outs = _slogdet_by_lu(*primals)
+    outs = _slogdet_by_lu(*primals)
     inverse = lax_linalg.lu_solve(a, factors, permutation, _identities(a))
     change = reductions.sum(manipulation.matrix_transpose(inverse) * g, axis=(-2, -1))
-    if not is_complex(a):
-        return outs, (shaping.full_like(sign, 0), change)
-    turn = lax.complex(shaping.full_like(log, 0), lax.imag(change))
-    return outs, (sign * turn, lax.real(change))
+    return outs, _parts_moved(*outs, change)
 
 
 def _identities(a):

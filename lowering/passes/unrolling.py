@@ -206,14 +206,19 @@ def _not_in_long_loops(step: Step) -> float:
 def _is_long(eqn: Any, in_loop: bool) -> bool:
     """Whether its loops run over long rows of all operands and results, and LLVM vectorizes them."""
     name, avals = eqn.primitive.name, [atom.aval for atom in (*eqn.invars, *eqn.outvars)]
-    if name not in _IN_LONG_LOOPS or not all(
-            getattr(aval.dtype, "kind", "V") in "fiub" and not 0 < row_of(aval) < _LONG for aval in avals):  # keys have no kind
+    if name not in _IN_LONG_LOOPS or not all(  # keys have no kind
+            getattr(aval.dtype, "kind", "V") in "fiub" and not 0 < _line_of(aval, in_loop) < _LONG for aval in avals):
         return False
     if name == "dot_general":
         return bool(eqn.params["dimension_numbers"][0][0]) and not (in_loop and reductions.sums_products(eqn))
     if name in JOINING:
         return bool(eqn.params[JOINING[name]] < last_axis(avals[-1].shape))
     return name not in _SUMS_ROWS or avals[0].dtype.kind == "f" and not in_loop
+
+
+def _line_of(aval: Any, in_loop: bool) -> int:
+    """The elements of a row, and in a loop those of a lone one, unless a register has room for two."""
+    return row_of(aval) or (aval.size if in_loop and aval.size > 2 else 0)
 
 
 def _joins_repeated(step: Step) -> bool:

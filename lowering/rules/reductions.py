@@ -128,6 +128,7 @@ def over_devices(ctx: Any, monoid: str, x: Any, shape: Sequence[int], out_shape:
 _FLOAT, _EXACT = np.dtype(np.float32), 1 << 24
 _LIBRARY_SIZE, _LIBRARY_LENGTH = 1 << 12, 32
 _ROUNDED_LENGTH = 32  # elements from which on XLA does not sum them up where they are computed
+_FEW_COLUMNS = range(2, 9)  # which the library adds up as slowly as many
 _FUSED = ("stablehlo.multiply", "stablehlo.add", "stablehlo.subtract")  # into the library's sum
 _OF_TRUTHS = {"sum": "sum", "or": "max", "and": "min"}
 _MOST_TRUTHS = 1 << 16  # above it, the floats are much more memory than booleans that XLA would not even write
@@ -139,6 +140,8 @@ def _is_for_library(ctx: Any, monoid: str, aval: Any, axes: tuple[int, ...]) -> 
         return False
     reduced = math.prod([aval.shape[axis] for axis in axes])
     if monoid != "sum" and reduced < aval.size:  # several results: a register holds many booleans
+        return False
+    if math.prod(aval.shape[max(axes) + 1:]) in _FEW_COLUMNS:
         return False
     return _LIBRARY_LENGTH <= reduced <= _EXACT
 
@@ -270,8 +273,9 @@ def _reduce(ctx: Any, *operands: Any, jaxpr: Any, dimensions: tuple[int, ...]) -
 
 # Up to this many elements the form in pairs wins: it compiles in half the time, and the others save little. So it does for
 # short rows, which LLVM unrolls (`lowering.passes.unrolling`). Two passes along rows write an array as large, which pays up to
-# _NEAR. Integers, which no library reduces, gain from parts that XLA reduces in one kernel. A loop searches many times: pairs
-# of floats then lose much sooner, 7 times for 24 x 24.
+# _NEAR. Integers, which no library reduces, gain from parts that XLA reduces in one kernel; for their extremes along another
+# axis it needs three to five, which pay from _NEAR on. A loop searches many times: pairs of floats then lose much sooner, 7
+# times for 24 x 24.
 _SEARCHED, _SEARCHED_IN_LOOP, _PASSED, _NEAR = 1 << 15, 1 << 8, 24, 1 << 21
 _PARTED, _PARTED_INTEGERS, _PART_OF_INTEGERS = 256, 1 << 18, 32
 
@@ -282,9 +286,10 @@ def takes_two_passes(aval: Any, axis: int, in_loop: bool) -> bool:
         return False
     if aval.size < _SEARCHED:
         return in_loop and aval.size >= _SEARCHED_IN_LOOP and aval.dtype.kind not in "iub"
-    if any(extent > 1 for extent in aval.shape[axis + 1:]):
-        return True
-    return aval.dtype.kind not in "iub" and aval.size <= _NEAR or _part(aval, axis) > 0
+    is_row = all(extent == 1 for extent in aval.shape[axis + 1:])
+    if aval.dtype.kind in "iub":
+        return _part(aval, axis) > 0 if is_row else aval.size > _NEAR
+    return not is_row or aval.size <= _NEAR or _part(aval, axis) > 0
 
 
 def _has_extremes(dtype: Any) -> bool:
@@ -313,8 +318,9 @@ def _index_of_extreme(name: str, monoid: str, direction: str) -> None:
     @lowers(name)
     def rule(ctx: Any, x: Any, *, axes: tuple[int, ...], index_dtype: Any) -> Any:
         (aval,), out, (axis,) = ctx.avals_in, ctx.aval_out, axes
-        # The index is computed as int32 for every dtype: a narrow one would wrap, and break ties wrongly.
-        wide = np.dtype(np.int64 if type(size := aval.shape[axis]) is int and size > np.iinfo(np.int32).max else np.int32)
+        # A narrow index would wrap, and break ties wrongly; that of pairs has its dtype, if it is wide, as nothing converts it.
+        is_long = type(size := aval.shape[axis]) is int and size > np.iinfo(np.int32).max
+        wide = np.dtype(np.int64 if is_long or index_dtype == np.int64 else np.int32)
         if ctx.platform != "cpu" or not takes_two_passes(aval, axis, ctx.in_loop):
             index = _pairs(ctx, x, iota(ctx, aval.shape, axis, wide), aval.shape, aval.dtype, axis, monoid, direction, wide)
         elif _part(aval, axis):

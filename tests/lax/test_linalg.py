@@ -394,6 +394,18 @@ def test_determinants(rng):
     assert np.isfinite(linalg.slogdet(np.eye(50, dtype=f32) * 1e-5).logabsdet)  # where det itself underflows
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_determinants_of_few_rows_need_no_factorization(n, rng):
+    a, g = draw(rng, 2, n, n, dtype=np.complex64), draw(rng, 2, n, n, dtype=np.complex64)
+    assert " lu[" not in str(jaxlite.make_jaxpr(linalg.slogdet)(a))
+    change = np.trace(np.linalg.solve(a, g), axis1=-2, axis2=-1)  # of the logarithm
+    (sign, _), (turned, grown) = jaxlite.jvp(linalg.slogdet, (a,), (g,))
+    close(grown, change.real, f32, 1000)
+    close(turned, sign * 1j * change.imag, f32, 1000)
+    real = jaxlite.grad(lambda a: linalg.slogdet(a)[1].sum())(a.real)
+    close(real, np.swapaxes(np.linalg.inv(a.real), -1, -2), f32, 1000)
+
+
 @pytest.mark.parametrize("dtype", [f32, np.complex64])
 def test_gradient_of_the_determinant_is_the_cofactors_at_any_rank(rng, dtype):
     def cofactors(a):

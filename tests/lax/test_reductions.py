@@ -186,6 +186,17 @@ def test_positions_in_large_arrays_of_integers(dtype, rng):
             np.testing.assert_array_equal(function(rows, 0, np.int32), oracle(rows, 0))
 
 
+def test_positions_of_integers_in_columns_are_one_reduction():
+    for dtype in (np.int32, bool):
+        text = jaxlite.jit(lambda x: lax.argmax(x, 0, np.int32)).lower(np.ones((300, 120), dtype)).as_text()
+        assert text.count("stablehlo.reduce") == 1
+
+
+def test_wide_positions_are_not_converted(x64):
+    text = jaxlite.jit(lambda x: lax.argmax(x, 1, np.int64)).lower(np.ones((300, 3), np.float32)).as_text()
+    assert "stablehlo.convert" not in text
+
+
 def test_positions_of_nan_infinities_and_zeros():
     x = np.array([[1, np.nan, -np.inf, np.nan], [-np.inf] * 4, [0.0, -0.0, -0.0, 0.0], [np.inf, 1, np.inf, 2]],
                  np.float32)
@@ -362,6 +373,7 @@ def test_booleans_are_reduced_as_floats_where_the_library_takes_them():
     assert is_float(lambda mask: jnp.sum(mask), MASK) and is_float(lambda mask: jnp.any(mask), MASK)
     assert not is_float(lambda mask: jnp.sum(mask), MASK[:3])
     assert not is_float(lambda mask: jnp.any(mask, axis=1), MASK)
+    assert not is_float(lambda mask: jnp.sum(mask, axis=0), MASK.reshape(-1)[:6000].reshape(-1, 3))
     assert not is_float(lambda x: jnp.sum(x), MASK.astype(np.int32))
     looped = lambda mask: lax.fori_loop(0, 3, lambda k, count: count + jnp.sum(mask), jnp.int32(0))
     assert not is_float(looped, MASK)  # XLA compiles a small loop in one piece, but for what a library does

@@ -149,6 +149,7 @@ def test_programs_that_gain_from_longer_loops(f, x):
     (lambda x: jnp.all(x > 0, axis=1), LARGE[:64_000].reshape(1000, 64)),
     (lambda x: jnp.cross(x[INDICES], x[:1]), LARGE[:900].reshape(300, 3)),
     (repeat(lambda c: c + jnp.argmax(c, axis=1)[:, None]), LARGE[:1200].reshape(40, 30)),
+    (repeat(lambda c: c * 0.9 + 1), LARGE[:3]),
 ], ids=["rows of eight", "norms of whole windows in a loop", "norms by the library in a loop",
         "along rows", "few across rows", "the library's", "one column", "all", "positions in longer rows",
         "costly, summed up in rows of sixteen in a loop", "written for two readers in a loop", "summed products in a loop",
@@ -160,7 +161,8 @@ def test_programs_that_gain_from_longer_loops(f, x):
         "costly, in rows of ten", "costly, in rows of twelve", "positions in long columns",
         "costly, in short rows that are turned", "equal rows, joined", "products of each with each, joined", "factored, large",
         "running totals of ten across rows", "running totals along rows", "all along an axis of one element",
-        "all of rows of two windows", "joined to rows of three of little that is gathered", "positions in rows in a loop"])
+        "all of rows of two windows", "joined to rows of three of little that is gathered", "positions in rows in a loop",
+        "a line of three in a loop"])
 def test_other_programs_gain_from_short_ones(f, x):
     assert unrolling.options(jax.make_jaxpr(f)(x).jaxpr) == unrolling.SHORT_LOOPS
 

@@ -95,7 +95,7 @@ def _weights(size: int, new_size: int, scale, translation, method: ResizeMethod,
         weights = _KERNELS[method](distances / width)
     total = weights.sum(0)
     usable = (abs(total) > 1000 * dtypes.finfo(np.float32).eps) & (center >= -0.5) & (center <= size - 0.5)
-    return jnp.where(usable, weights / jnp.where(usable, total, 1), 0)
+    return jnp.where(usable, weights * (1 / jnp.where(usable, total, 1)), 0)
 
 
 def _resampled(image, matrices: dict[int, Any], precision):
@@ -107,9 +107,12 @@ def _resampled(image, matrices: dict[int, Any], precision):
         return 1 / max(1, size) - 1 / max(1, new_size) if type(size) is type(new_size) is int else 0.0
 
     for axis in sorted(matrices, key=growth):
-        contracted = lax.dot_general(image, matrices[axis].astype(aval_of(image).dtype), (((axis,), (0,)), ((), ())),
-                                     precision=precision)
-        image = jnp.moveaxis(contracted, -1, axis)
+        matrix = matrices[axis].astype(aval_of(image).dtype)
+        if axis == 0:  # neither the image nor the result is turned
+            image = lax.dot_general(matrix, image, (((0,), (0,)), ((), ())), precision=precision)
+        else:
+            contracted = lax.dot_general(image, matrix, (((axis,), (0,)), ((), ())), precision=precision)
+            image = jnp.moveaxis(contracted, -1, axis)
     return image
 
 

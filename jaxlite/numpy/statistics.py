@@ -540,6 +540,7 @@ def _edges(a, edges, range, count: int | None, dtype: Any = None):
     if count is None:
         return shaping.convert(edges, dtype, False)
     if range is None:
+        a = shaping.convert(a, dtype, False)  # on the CPU extremes of floats take fewer kernels than those of integers
         range = (reductions.min(a), reductions.max(a)) if a.size else (0, 1)
     low, high = range
     low, high = shaping.convert(low, dtype, False), shaping.convert(high, dtype, False)
@@ -594,8 +595,8 @@ def _histogram(a, edges, range, weights, count: int | None, density: bool) -> tu
     avals = [aval_of(a)] if weights is None or is_complex(weights) else [aval_of(a), aval_of(weights)]
     dtype = dtypes.to_inexact_dtype(dtypes.lattice_join(tuple((aval.dtype, aval.weak_type) for aval in avals))[0])
     counted = dtype if weights is None or not is_complex(weights) else aval_of(weights).dtype
-    edges = _edges(a, edges, range, count=count, dtype=dtype)
     a = shaping.convert(a.ravel(), dtype, False)
+    edges = _edges(a, edges, range, count=count, dtype=dtype)
     # Half floats could not count beyond a few thousand.
     wide = dtypes.sum_dtype(counted)
     weights = shaping.full(a.shape, 1, wide) if weights is None else \

@@ -63,6 +63,11 @@ def test_the_order_of_axes_has_the_fewest_multiplications(shape, new_shape, firs
     assert sorted(products[0]) == sorted(first)
 
 
+def test_a_first_axis_is_resized_without_turning_the_image():
+    x = np.zeros((4, 6, 3), np.float32)
+    assert "transpose" not in str(jaxlite.make_jaxpr(lambda x: image.resize(x, (7, 6, 3), "cubic"))(x))
+
+
 def test_linear_interpolation_is_that_of_scipy(x64):
     x = draw(5, 4)
     places = np.meshgrid((np.arange(8) + 0.5) * 5 / 8 - 0.5, (np.arange(9) + 0.5) * 4 / 9 - 0.5, indexing="ij")

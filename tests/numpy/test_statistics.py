@@ -175,6 +175,12 @@ def test_histograms_match_numpy():
             call()
 
 
+def test_bins_of_integers_are_between_extremes_of_floats():
+    lines = jaxlite.jit(lambda x: jnp.histogram(x, 3)).lower(INTS).as_text().splitlines()
+    extremes = [line for line in lines if "stablehlo.reduce(" in line and ("maximum" in line or "minimum" in line)]
+    assert len(extremes) == 2 and all("xf32>" in line for line in extremes)
+
+
 def test_histograms_of_points_match_numpy():
     x, y, w = X.ravel(), X.ravel()[::-1], np.abs(X).ravel()
     edges = np.array([-1, 0, 1], np.float32)

@@ -517,25 +517,27 @@ def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[A
     arguments, results = list(place.arguments), list(place.results)
     is_settled = True
 
-    def choose(wanted: Any, found: Any, aval: Any) -> Any:
+    def choose(wanted: Any, found: Any, aval: Any, model: Any = None) -> Any:
         nonlocal is_settled
         if wanted is not None:
             return wanted
         # Unless XLA's choice can be told, it is what the type says.
-        fallback = everywhere if getattr(aval, "layout", None) is None else everywhere.update(spec=aval.layout.spec)
-        if found is None or not hasattr(aval, "shape"):
+        said = getattr(aval, "layout", None)
+        fallback = everywhere if said is None else everywhere.update(spec=said.spec)
+        if not hasattr(aval, "shape"):
             return fallback
-        sharding = None
-        for each in meshes:
+        sharding = fallback if found is None else None
+        for each in meshes if found is not None else ():
             spec = shardings.spec_of(xla.HloSharding.from_proto(found), each, len(physical(aval)[0]))
             if spec is not None:
                 sharding = xla.NamedSharding(each, spec)
                 break
+        model = model if said is None else fallback
         try:
             if sharding is not None and len(sharding.spec) <= len(aval.shape):
                 shardings.check_shape(sharding, aval.shape)
-                return fallback if shardings.is_equivalent(sharding, fallback, len(aval.shape)) else sharding.update(
-                    spec=fallback.spec.update(partitions=sharding.spec))
+                return model if model is not None and model.mesh == sharding.mesh and shardings.is_equivalent(
+                    sharding, model, len(aval.shape)) else sharding.update(spec=fallback.spec.update(partitions=sharding.spec))
         except ValueError:
             pass
         is_settled = False
@@ -548,11 +550,11 @@ def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[A
         arguments[index] = choose(arguments[index], proto, in_avals[index])
     if None in results:
         found = loaded.get_output_shardings() or [None] * len(results)
-        results = [choose(wanted, proto, aval) for wanted, proto, aval in zip(results, found, out_avals, strict=True)]
-        if len(place.devices) == 1 and mesh.are_all_axes_auto:  # all specs mean the same there: those of arguments, as in JAX
-            results = [given or next((arguments[index] for index in positions if arguments[index].mesh is mesh and
-                                      getattr(in_avals[index], "ndim", None) == getattr(aval, "ndim", None)), chosen)
-                       for given, chosen, aval in zip(place.results, results, out_avals, strict=True)]
+        # One that says the same in other words than the first argument's is that one, as in JAX.
+        rank, first = next(((getattr(in_avals[index], "ndim", None), arguments[index]) for index in positions
+                            if index >= num_consts), (None, None))
+        results = [choose(wanted, proto, aval, first if rank == getattr(aval, "ndim", None) else None)
+                   for wanted, proto, aval in zip(results, found, out_avals, strict=True)]
     if not is_settled:
         pinned = [given if keep else None for given, keep in zip(arguments, kept, strict=True)]
         raise Unsettled(Partitioning(place.devices, tuple(pinned), tuple(results), place.mesh,

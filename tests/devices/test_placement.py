@@ -91,6 +91,20 @@ if (test_on_eight_devices := own_process(__file__)) is None:
                              (jax.jit(lambda x, y: y * 2)(columns, rows), P("x")), (rows.sum(0), P())):
             assert result.sharding == NamedSharding(mesh, spec)
 
+    def test_results_that_lie_as_the_first_argument_have_its_words():
+        """So that a step's state keeps its signature."""
+        narrow = Mesh(np.array(jax.devices()).reshape(1, 8), ("x", "y"))
+        for mesh, spec, both in ((MESH, P("x", None), P(("x", "y"))), (MESH, P(None, None), P(("x", "y"))),
+                                 (narrow, P("x", "y"), P("y"))):
+            first, other = (jax.device_put(X, NamedSharding(mesh, each)) for each in (spec, P(("x", "y"), None)))
+            step = jax.jit(lambda x, y: (x + 1, y * 2))
+            results = step(first, other)
+            assert [out.sharding.spec for out in results] == [spec, both]
+            step(results[0], other)
+            assert step._cache_size() == 1
+        keys = jax.device_put(jax.random.split(jax.random.key(0), 8), on(None))
+        assert jax.jit(jax.vmap(jax.random.bits))(keys).sharding.spec == P(None)
+
     def test_what_no_sharding_is():
         with pytest.raises(ValueError, match="z of P.*not found in mesh"):
             NamedSharding(MESH, P("z"))

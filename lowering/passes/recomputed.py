@@ -155,6 +155,7 @@ _SHARED_EACH = 13  # operations for an element: an exponential
 _LARGE = 4096  # elements of an array whose pads are branches
 _PART_EACH, _PART = 30, 3000  # operations for an element, and in all, that parts of a concatenation in a loop do again
 _TAKEN_IN = 16384  # bytes of a matrix, from which on XLA writes it before it multiplies it by a vector
+_FEW_GATHERED = 4  # elements in a row that is gathered, for which LLVM computes their index once
 _OTHER_PLACES = SLICES | {"gather", "rev", "transpose"}  # they read elements in another order
 
 
@@ -186,7 +187,7 @@ def _write_shared(values: list[Value], found: dict[Any, str], in_loop: bool) -> 
             elif user.name == "pad" and user.size > _LARGE and user.var.aval.shape[-1] > PADDED_ROW:
                 within[number(user)] = 1.0
             elif user.name in _OTHER_PLACES and not _is_transposed_for_products(user):
-                part = user.size / max(1, value.size) / (2 if user.name == "gather" else 1)  # which takes longer anyway
+                part = _times_read(user, value)
                 within.update([(number(user, place), times * part) for place, times in places[user].items()])
             else:
                 for place, times in places[user].items():
@@ -203,6 +204,15 @@ def _write_shared(values: list[Value], found: dict[Any, str], in_loop: bool) -> 
             written = _only_reader(value)
             found.setdefault(written.var, f"computed {times:.3g} times ({value.name} of {value.size} elements)")
             written.is_kernel, places[written] = True, {number(written): 1.0}
+
+
+def _times_read(user: Value, value: Value) -> float:
+    """How many times for an element of a value a view reads it. A gather counts half, as it takes longer anyway."""
+    times = user.size / max(1, value.size)
+    if user.name != "gather":
+        return times
+    is_index = value.size == user.eqn.invars[1].aval.size
+    return min(times / 2, 1.0) if is_index and times <= _FEW_GATHERED else times / 2
 
 
 def _is_transposed_for_products(value: Value) -> bool:

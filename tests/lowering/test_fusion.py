@@ -277,6 +277,8 @@ def test_costly_functions_that_several_parts_of_a_concatenation_read_are_compute
     (lambda x: jnp.cos(x[:100])[np.arange(5000) % 100], True),
     (lambda x: jnp.exp(x[:100])[np.arange(5000) % 100], True),
     (lambda x: jnp.cos(x)[np.arange(1500) % 1000], False),
+    (lambda x: jnp.ones((50, 10))[jnp.cos(x).astype(int)], True),
+    (lambda x: jnp.ones((50, 4))[jnp.cos(x).astype(int)], False),  # once for each row
     (lambda x: (jnp.cos(x) + 1, jnp.cos(x).reshape(10, 100) * x[:100]), True),  # by two kernels
 ])
 def test_costly_functions_that_a_kernel_computes_several_times_are_written(f, is_written):

@@ -17,13 +17,13 @@ from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import Ints, ShapedArray, layouts, shaped_array
 from jaxlite.core.axes import other_axes
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
+from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.devices import placement
 from jaxlite.devices.extended import EArray, outer_aval
 from jaxlite.random import random123, rbg, threefry
+from jaxlite.traces.decompose import trace_alone
 from jaxlite.traces.jvp import def_zero
 from lowering import xla
 from lowering.rules import register_decomposition
@@ -310,14 +310,8 @@ def lowers_on_words(register: Callable, name: str, rule: Callable[..., Any]) -> 
             return out if isinstance(out, list) else [out]
 
         # The types are settled: 64-bit ones in the program stay, whatever the option says while it is compiled.
-        previous = config.enable_x64.state.swap_local(True)
-        try:
-            jaxpr, consts = trace_to_jaxpr(flat, [words_aval(aval).strip_weak_type() for aval in avals],
-                                           DebugInfo("lowering", name))
-        finally:
-            config.enable_x64.state.set_local(previous)
-        assert not consts, f"the lowering of {name} closes over arrays"
-        return ClosedJaxpr(jaxpr, [])
+        words = [shaped_array(each.shape, each.dtype, False) for each in map(words_aval, avals)]
+        return trace_alone(flat, words, name)
 
     register(name, lambda avals, params: program(
         tuple(avals), tuple(params.items()), config.threefry_gpu_kernel_lowering.value))

@@ -16,6 +16,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import aval_of
+from jaxlite.devices.mesh import AbstractMesh
 from jaxlite.traces.batching import Axis, batch_flat
 from jaxlite.traces.jvp import jvp_flat
 from jaxlite.traces.linearize import apply_split
@@ -109,11 +110,17 @@ def _trace(primitive: Primitive, fun: Callable[..., Any], avals: tuple[Any, ...]
         out = fun(*args, **params)
         return out if primitive.multiple_results else [out]
 
-    state = config.enable_x64.state
-    previous = state.swap_local(enable_x64)
+    return trace_alone(flat, avals, primitive.name, enable_x64)
+
+
+def trace_alone(fun: Callable[..., Any], avals: Sequence[Any], name: str, enable_x64: bool = True) -> ClosedJaxpr:
+    """The program of a lowering, outside of the mesh of the context: XLA cuts the values in it as it cuts the operands."""
+    x64, mesh = config.enable_x64.state, config.context_abstract_mesh
+    before, mesh_before = x64.swap_local(enable_x64), mesh.swap_local(AbstractMesh((), ()))
     try:
-        jaxpr, consts = trace_to_jaxpr(flat, avals, DebugInfo("lowering", primitive.name))
+        jaxpr, consts = trace_to_jaxpr(fun, avals, DebugInfo("lowering", name))
     finally:
-        state.set_local(previous)
-    assert not consts, f"the decomposition of {primitive.name} closes over arrays"
+        x64.set_local(before)
+        mesh.set_local(mesh_before)
+    assert not consts, f"the lowering of {name} closes over arrays"
     return ClosedJaxpr(jaxpr, [])

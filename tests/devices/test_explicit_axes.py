@@ -322,6 +322,25 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             assert [out.sharding.spec for out in outs] == [P(("x", "y")), P("x", "y"), P("x", None), P(None, None)]
             assert [reshard(each, P("x")).sharding.spec for each in (a, both)] == [P("x", "y"), P(("x", "y"))]
 
+    def test_random_numbers_of_split_keys_are_made_where_these_are():
+        keys = jax.random.split(jax.random.key(0), 8)
+        split = jax.device_put(keys, NamedSharding(MESH, P("x")))
+
+        def fun(keys):
+            return jax.vmap(lambda key: jax.random.bits(jax.random.fold_in(jax.random.split(key)[1], 3), (3,)))(keys)
+
+        compiled = jax.jit(fun).lower(split).compile()
+        assert "all-gather" not in compiled.as_text()
+        np.testing.assert_array_equal(compiled(split), fun(keys))
+
+        def noisy(a):
+            return a + jax.random.bits(jax.random.fold_in(jax.random.key(0), lax.axis_index("y")), a.shape)
+
+        ones = jax.device_put(np.ones((4, 2), np.uint32), NamedSharding(MESH, P("x")))
+        out = jax.jit(jax.shard_map(noisy, in_specs=P(), out_specs=P("y"), axis_names={"y"}))(ones)
+        key = jax.random.fold_in(jax.random.key(0), 1)
+        np.testing.assert_array_equal(np.asarray(out)[4:], 1 + jax.random.bits(key, (4, 2)))
+
     def test_what_is_on_no_mesh_goes_with_what_is_on_one():
         whole = NamedSharding(MESH.abstract_mesh, P(None, None))
         with jax.set_mesh(None):

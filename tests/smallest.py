@@ -24,6 +24,7 @@ LIMITS = {
     PASSES + "tails": {"_LEAST": 0},
     PASSES + "unrolled_reductions": {"LIBRARY_REDUCTION": 1},
     PASSES + "unrolling": {"_LEAST": 0},
+    PASSES + "updates": {"_LARGE": 1, "_PART": 0, "_ROW": 1},
     PASSES + "values": {"LIBRARY_REDUCTION": 1, "MANY_BITS": 1},
     "lowering.small_products": {"_ROWS": 1, "_MANY": 1, "_LIBRARY": 1},
 }  # fmt: skip

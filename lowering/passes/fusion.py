@@ -30,7 +30,7 @@ from collections.abc import Container, Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-from lowering.passes import library_reads, products, recomputed
+from lowering.passes import library_reads, products, recomputed, updates
 from lowering.passes.operations import LOOPS, REDUCTIONS, VIEWS, bodies
 from lowering.passes.values import MOST_KERNELS, NEAR, SLICES, Kernels, Value, collect, count_copies, kind_of, traffic
 
@@ -85,7 +85,7 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], own_l
             elif not in_loop and products.are_many(eqn):
                 found[eqn.outvars[0]] = f"small products, many of them ({eqn.outvars[0].aval.size} elements)"
 
-    collect(jaxpr, env, values, shifted, visit, own_loops=own_loops)
+    known = collect(jaxpr, env, values, shifted, visit, own_loops=own_loops)
     for place, atom in enumerate(jaxpr.outvars):
         if atom in env:
             result = env[atom]
@@ -111,6 +111,7 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], own_l
         if _place_kernels(values) > worth:
             _find_readers(values)
             _choose(values, found)
+    updates.write(values, found, in_loop, known)
     recomputed.write(values, found, in_loop)
     library_reads.write(values, found, in_loop)
     if needed > _LONG_KERNEL:

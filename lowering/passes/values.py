@@ -75,7 +75,7 @@ def is_complex(aval: Any) -> bool:
 
 def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Mapping[Any, Any],
             visit: Callable[[Any, Mapping[Any, Value]], None], known: dict[Any, Any] | None = None,
-            own_loops: Container[Any] = ()) -> None:
+            own_loops: Container[Any] = ()) -> dict[Any, Any]:
     """Append the values of a program in order, and `visit` their equations with what is known then.
 
     Args:
@@ -83,6 +83,7 @@ def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Map
       shifted: variables that are read from arrays with margins (see `shifts.find`): XLA writes them.
       own_loops: large reductions that are not the library's (see `short_rows.find`).
       known: values by what computes them, and variables by those that they are with another shape. It is filled.
+    Returns: `known`.
     """
     known = {var: (_ARRAY, place) for place, var in enumerate(jaxpr.constvars)} if known is None else known
     for eqn in jaxpr.eqns:
@@ -129,6 +130,7 @@ def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Map
             values.append(value)
             for operand in operands:
                 operand.users.append(value)
+    return known
 
 
 def _computation(eqn: Any, env: Mapping[Any, Value], known: Mapping[Any, Any]) -> Any:

@@ -1,8 +1,9 @@
 """Elementwise computations of arrays with short rows, as if the arrays were vectors.
 
 XLA:CPU emits a loop for each axis of a kernel, and LLVM makes vectors of the innermost: of a row of seven or ten elements, half
-a vector or none. Where a kernel only computes elements from those in the same place, it may read and write vectors instead.
-Reshapes of what is in memory cost nothing, if barriers keep XLA from taking them in. docs/fusion.md has the measurements.
+a vector or none. Where a kernel only computes elements from those in the same place, or one number of all of them, it may read
+and write vectors instead. Reshapes of what is in memory cost nothing, if barriers keep XLA from taking them in. docs/fusion.md
+has the measurements.
 """
 
 from __future__ import annotations
@@ -85,13 +86,19 @@ def _groups(block: Any) -> list[list[Any]]:
                 fewer, group = sorted((group, other), key=len)
                 group += fewer
                 group_of.update((each.result, group) for each in fewer)
-        if any(use.owner.name not in _IN_MEMORY and use.owner.name not in _ELEMENTWISE for use in operation.result.uses):
+        if not all(use.owner.name in _IN_MEMORY or use.owner.name in _ELEMENTWISE or _is_total(use.owner)
+                   for use in operation.result.uses):
             unfit.add(operation.result)
     found: dict[int, list[Any]] = {}
     for value, group in group_of.items():  # in the order of the block
         found.setdefault(id(group), []).append(value.owner)
     return [group for group in found.values() if unfit.isdisjoint(each.result for each in group)
             and any(each.name in _COSTLY_ONES for each in group)]
+
+
+def _is_total(operation: Any) -> bool:
+    """Whether it reduces an array to a number."""
+    return operation.name == "stablehlo.reduce" and len(operation.results) == 1 and not shape_of(operation.result)
 
 
 def _source(value: Any) -> Any:
@@ -132,5 +139,16 @@ def _flatten(group: list[Any], emitted: Emitted) -> None:
             copy = ir.Operation.create(operation.name, [kind], [vectors[operand] for operand in operation.operands], attributes)
             emitted.made.append(copy)
             vectors[result] = copy.result
+            for total in [use.owner for use in result.uses if _is_total(use.owner)]:
+                emitted.replace(total.result, _of_vector(total, copy.result, emitted))
             if any(use.owner.name in _IN_MEMORY for use in result.uses):
                 emitted.replace(result, reshaped(emitted.written(copy.result), *shape_of(result)))
+
+
+def _of_vector(total: Any, vector: Any, emitted: Emitted) -> Any:
+    """What reduces a vector as another operation does an array."""
+    copy = total.clone(xla.ir.InsertionPoint(total))
+    copy.operands[0] = vector
+    copy.attributes["dimensions"] = xla.ir.DenseI64ArrayAttr.get([0], total.context)
+    emitted.made.append(copy)
+    return copy.results[0]

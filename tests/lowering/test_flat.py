@@ -43,9 +43,12 @@ def compiled(fun, *args):
     lambda x: jnp.atan2(x, jnp.exp(x)).reshape(10, 300, 1, 7),
     lambda x: lax.nextafter(jnp.exp(x), jnp.float32(0)),
     lambda x: lax.bitcast_convert_type(lax.bitcast_convert_type(jnp.exp(x), jnp.uint8) + 1, jnp.int32),
+    lambda x: (jnp.exp(x).sum(), jnp.tanh(x).max(), jnp.all(jnp.sin(x) < 2), jnp.prod(jnp.cos(x) * 1.6)),
+    lambda x: (y := jnp.tanh(x), y.sum(), y.argmax()),
     lambda x: lax.cond(x[0, 0] > 0, lambda y: y + jnp.exp(x), lambda y: y * x, jnp.tanh(x)),
 ], ids=["one", "several results", "a result that is read", "branches", "of several types", "chosen by a number", "of no loop",
-        "reshaped", "with a number", "called", "other shapes", "no such operation", "of other bits", "read in branches"])
+        "reshaped", "with a number", "called", "other shapes", "no such operation", "of other bits", "totals",
+        "a total and a position", "read in branches"])
 def test_results_are_the_same(fun):
     program, _ = compiled(fun, X)
     plain = jax.jit(fun, compiler_options={"jaxlite_cpu_fusion_barriers": False})
@@ -62,6 +65,7 @@ def test_results_are_the_same(fun):
     (lambda x: x * 2 + 1, False),  # nothing costly
     (lambda x: jnp.exp(x + x[0]), False),  # rows that are computed
     (lambda x: jnp.exp(x).sum(1), False),
+    (lambda x: jax.value_and_grad(lambda x: jnp.mean(jax.nn.softplus(x) - 0.5 * x))(x), True),
     (lambda x: jnp.exp(x)[:, 1:], False),
     (lambda x: jnp.exp(x.reshape(7, 3000)), False),  # long rows
     (lambda x: jnp.exp(x[:1000]), False),  # few

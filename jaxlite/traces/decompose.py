@@ -16,7 +16,6 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import aval_of
-from jaxlite.devices.mesh import AbstractMesh
 from jaxlite.traces.batching import Axis, batch_flat
 from jaxlite.traces.jvp import jvp_flat
 from jaxlite.traces.linearize import apply_split
@@ -115,12 +114,15 @@ def _trace(primitive: Primitive, fun: Callable[..., Any], avals: tuple[Any, ...]
 
 def trace_alone(fun: Callable[..., Any], avals: Sequence[Any], name: str, enable_x64: bool = True) -> ClosedJaxpr:
     """The program of a lowering, outside of the mesh of the context: XLA cuts the values in it as it cuts the operands."""
-    x64, mesh = config.enable_x64.state, config.context_abstract_mesh
-    before, mesh_before = x64.swap_local(enable_x64), mesh.swap_local(AbstractMesh((), ()))
+    previous = [(config.enable_x64.state, config.enable_x64.state.swap_local(enable_x64))]
+    if config.context_mesh.value is not None or config.context_abstract_mesh.value is not None:
+        from jaxlite.devices.mesh import AbstractMesh  # what has set a mesh has loaded it
+
+        previous.append((config.context_abstract_mesh, config.context_abstract_mesh.swap_local(AbstractMesh((), ()))))
     try:
         jaxpr, consts = trace_to_jaxpr(fun, avals, DebugInfo("lowering", name))
     finally:
-        x64.set_local(before)
-        mesh.set_local(mesh_before)
+        for state, before in previous:
+            state.set_local(before)
     assert not consts, f"the lowering of {name} closes over arrays"
     return ClosedJaxpr(jaxpr, [])

@@ -24,6 +24,14 @@ class Emitted:
         self.made.append(ir.Operation.create(f"stablehlo.{name}", [kind], operands, given, regions=regions))
         return self.made[-1].result
 
+    def copied(self, operation: Any, shape: Sequence[int], operands: Sequence[Any]) -> Any:
+        """What an elementwise operation gives for operands of another shape."""
+        ir = xla.ir
+        attributes = {name: operation.attributes[name] for name in operation.attributes}
+        kind = ir.RankedTensorType.get(shape, element_of(operation.result))
+        self.made.append(ir.Operation.create(operation.name, [kind], operands, attributes))
+        return self.made[-1].result
+
     def written(self, value: Any) -> Any:
         """A value behind a fusion barrier."""
         return self.make("optimization_barrier", shape_of(value), element_of(value), value)

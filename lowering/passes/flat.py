@@ -113,7 +113,6 @@ def _source(value: Any) -> Any:
 
 def _flatten(group: list[Any], emitted: Emitted) -> None:
     """Put the operations of a group for vectors in front of those for arrays, and let what follows read their results."""
-    ir = xla.ir
     size = math.prod(shape_of(group[0].result))
     vectors: dict[Any, Any] = {}
 
@@ -129,20 +128,16 @@ def _flatten(group: list[Any], emitted: Emitted) -> None:
         return emitted.make("broadcast_in_dim", [size], element_of(value), reshaped(source), broadcast_dimensions=[])
 
     for operation in group:
-        with operation.location, ir.InsertionPoint(operation):
+        with operation.location, xla.ir.InsertionPoint(operation):
             for operand in operation.operands:
                 if operand not in vectors:
                     vectors[operand] = vector(operand)
             result = operation.result
-            kind = ir.RankedTensorType.get([size], element_of(result))
-            attributes = {name: operation.attributes[name] for name in operation.attributes}
-            copy = ir.Operation.create(operation.name, [kind], [vectors[operand] for operand in operation.operands], attributes)
-            emitted.made.append(copy)
-            vectors[result] = copy.result
+            vectors[result] = emitted.copied(operation, [size], [vectors[operand] for operand in operation.operands])
             for total in [use.owner for use in result.uses if _is_total(use.owner)]:
-                emitted.replace(total.result, _of_vector(total, copy.result, emitted))
+                emitted.replace(total.result, _of_vector(total, vectors[result], emitted))
             if any(use.owner.name in _IN_MEMORY for use in result.uses):
-                emitted.replace(result, reshaped(emitted.written(copy.result), *shape_of(result)))
+                emitted.replace(result, reshaped(emitted.written(vectors[result]), *shape_of(result)))
 
 
 def _of_vector(total: Any, vector: Any, emitted: Emitted) -> Any:

@@ -83,11 +83,10 @@ class _Sort:
 
     def __init__(self, owner: Any, emitted: Emitted):
         ir = xla.ir
-        self.owner, self.make, self.written = owner, emitted.make, emitted.written
+        self.owner, self.make, self.copied, self.written = owner, emitted.make, emitted.copied, emitted.written
         self.shape = shape_of(owner.operands[0])
-        self.axis = len(self.shape) - 1
-        if owner.name == "stablehlo.sort":
-            self.axis = ir.IntegerAttr(owner.attributes["dimension"]).value
+        self.is_top = owner.name == "chlo.top_k"
+        self.axis = len(self.shape) - 1 if self.is_top else ir.IntegerAttr(owner.attributes["dimension"]).value
         self.bit, self.position = map(ir.IntegerType.get_signless, (1, 8))  # positions in a row: there are few
 
     def results(self) -> list[Any]:
@@ -96,7 +95,7 @@ class _Sort:
         rows = shape_of(self.owner.results[0])[self.axis]
         places = self.along(self.written(self.ranks(operands)), rows, 1)
         is_there = self.compared(places, self.positions(rows, 0), "EQ", "SIGNED")
-        if self.owner.name == "chlo.top_k":
+        if self.is_top:
             operands.append(self.make("iota", self.shape, element_of(self.owner.results[1]), iota_dimension=self.axis))
         return [self.picked(operand, is_there, rows, result)
                 for operand, result in zip(operands, self.owner.results, strict=True)]
@@ -115,18 +114,16 @@ class _Sort:
 
     def precedes(self, pairs: list[Any]) -> Any:
         """Whether the first of two elements has to come first: for arrays, what the comparator of the sort says of numbers."""
-        if self.owner.name == "chlo.top_k":
+        if self.is_top:
             return self.compared(pairs[0], pairs[1], "GT", _comparison(element_of(pairs[0])))
         block, extents = self.owner.regions[0].blocks[0], shape_of(pairs[0])
         values = dict(zip(block.arguments, pairs, strict=True))
         *operations, last = block.operations
         for op in operations:
             operation = op.operation
-            element, name = element_of(operation.result), operation.name.removeprefix("stablehlo.")
-            attributes = {name: operation.attributes[name] for name in operation.attributes}
-            values[operation.result] = self.make(
-                name, extents, element, *[values[operand] for operand in operation.operands], **attributes
-            ) if operation.operands else self.along(self.make(name, [], element, **attributes), extents[self.axis])
+            shape = extents if operation.operands else []
+            value = self.copied(operation, shape, [values[operand] for operand in operation.operands])
+            values[operation.result] = value if shape else self.along(value, extents[self.axis])
         return values[last.operation.operands[0]]
 
     def picked(self, operand: Any, is_there: Any, rows: int, result: Any) -> Any:

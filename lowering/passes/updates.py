@@ -8,13 +8,11 @@ read may be what is written, LLVM makes vectors of few functions there. docs/fus
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lowering.passes.values import Value, cone_of
 
-_UPDATES = ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 _LARGE, _PART = 64, 1 / 2  # elements of an update that reads its array elsewhere, and of how much of the array
 _ROW = 16  # elements of an update in a loop, for functions that LLVM makes vectors of only where nothing may be overwritten
 _TWO_WAYS = frozenset("tanh erf erf_inv log1p expm1 sinh asinh atanh digamma".split())
@@ -44,8 +42,10 @@ def _parts(eqn: Any) -> tuple[Any, Any] | None:
     """The variables of the array and of the update of an equation that updates one part of an array."""
     if eqn.primitive.name == "dynamic_update_slice":
         return eqn.invars[0], eqn.invars[1]
-    if eqn.primitive.name in _UPDATES and math.prod(eqn.invars[1].aval.shape[:-1]) == 1:
-        return eqn.invars[0], eqn.invars[2]
+    if eqn.primitive.name.startswith("scatter"):
+        from lowering.rules.gather_scatter import updates_one_box  # loaded with the program's own rules
+
+        return (eqn.invars[0], eqn.invars[2]) if updates_one_box(eqn) else None
     return None
 
 

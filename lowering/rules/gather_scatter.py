@@ -91,6 +91,13 @@ _COMBINED = {"scatter-add": "add", "scatter-sub": "subtract", "scatter-mul": "mu
              "scatter-max": "maximum"}
 
 
+def updates_one_box(eqn: Any) -> bool:
+    """Whether a scatter has one position, and becomes a dynamic_update_slice."""
+    operand, indices = (atom.aval for atom in eqn.invars[:2])
+    return (math.prod(indices.shape[:-1]) == 1 and not eqn.params["dimension_numbers"].operand_batching_dims
+            and (eqn.params["update_jaxpr"] is None or eqn.primitive.name in _COMBINED and operand.dtype.kind != "c"))
+
+
 def _one_box(ctx: Any, operand: Any, indices: Any, updates: Any, index_map: Sequence[int], box: list[int],
              limits: Sequence[int], dtype: Any, may_drop: bool) -> Any:
     """A scatter at one position as a dynamic_update_slice: XLA compiles it in less time, to the same code."""
@@ -127,8 +134,7 @@ def _scatter(ctx: Any, operand: Any, indices: Any, updates: Any, *, dimension_nu
         shape = indices_aval.shape
         indices = ctx.value("stablehlo.clamp", [ctx.constant(0, dtype, shape), indices,
                                                 _per_component(ctx, limits, shape, dtype)], shape, dtype)
-    if math.prod(indices_aval.shape[:-1]) == 1 and not numbers.operand_batching_dims and \
-            (update_jaxpr is None or ctx.eqn.primitive.name in _COMBINED and operand_aval.dtype.kind != "c"):
+    if updates_one_box(ctx.eqn):
         return _one_box(ctx, operand, indices, updates, numbers.scatter_dims_to_operand_dims, box, limits, dtype,
                         mode.name == "FILL_OR_DROP")
     attribute = ctx.attribute(

@@ -21,7 +21,7 @@ from lowering.cache import keys
 from lowering.executable import OF_LLVM
 from lowering.module import ModuleBuilder, is_ordered, module_name
 from lowering.partitioning import Meshes, Partitioning, annotate, annotate_kinds, annotate_layouts, memory_kinds
-from lowering.passes import trees
+from lowering.passes import searches, trees
 from lowering.passes.dce import live_parts
 from lowering.several import emit_choice
 
@@ -185,6 +185,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
             builder.emit_function(program, "main", "public", arg_attributes if any(arg_attributes) else None,
                                   result_attributes if any(result_attributes) else None, result_names or None, names,
                                   list(contained.values()))
+            searches.leave_out(builder)
     return Lowered(builder, program, kept, aliases, unusable, name, platform, time.perf_counter() - start,
                    all(each is None for each in (partitioning, part_of, layouts, kinds)),
                    partitioning is not None and len(partitioning.devices) > 1)

@@ -72,6 +72,7 @@ class ModuleBuilder:
         self.host_functions: list[Callable[..., Any]] = []  # that the module calls, by their index
         self.scopes: list[dict[Any, Any]] = []  # variable -> its MLIR value, for each emission of a jaxpr
         self.overwritten: list[tuple[Any, int, Any, tuple[int, ...], Any]] = []  # see `passes.tables.filled`
+        self.searches: list[Any] = []  # see `passes.searches`
         self._function_names: dict[str, int] = {}
         self._with_loops: dict[Any, bool] = {}  # jaxpr -> whether it has loops
         with self.context, self.unknown_location:

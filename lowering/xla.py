@@ -24,7 +24,7 @@ import types
 import warnings
 import weakref
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -496,6 +496,29 @@ def upstream_dialects() -> Any:
     """A registry of the dialects that are registered before StableHLO."""
     load_mlir()
     return _registry
+
+
+def with_shardings(module: Any) -> Any:
+    """A copy of a module whose operations have the shardings that XLA will give their values."""
+    from jaxlib.mlir import passmanager
+
+    with module.context:
+        copy = module.operation.clone()
+        propagate = passmanager.PassManager.parse("builtin.module(sdy-propagation-pipeline)")
+        propagate.enable_verifier(False)
+        propagate.run(copy)
+    return copy
+
+
+def is_cut(operation: Any, axes: Iterable[int]) -> bool:
+    """Whether the result of an operation is cut between devices along one of these axes, by the sharding that it has."""
+    from jaxlib.mlir._mlir_libs import _sdy
+
+    if "sdy.sharding" not in operation.attributes:
+        return False
+    (sharding,) = _sdy.TensorShardingPerValueAttr(operation.attributes["sdy.sharding"]).shardings
+    entries = _sdy.TensorShardingAttr(sharding).dimension_shardings
+    return any(_sdy.DimensionShardingAttr(entries[axis]).axes for axis in axes)
 
 
 # --- modules as bytes and in other forms -------------------------------------------------------------

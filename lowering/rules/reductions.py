@@ -12,6 +12,7 @@ import numpy as np
 from lowering import xla
 from lowering.buffers import real_dtype
 from lowering.monoids import COMBINERS, has_nan, identity
+from lowering.passes.searches import Search
 from lowering.rules import lowers
 
 
@@ -74,8 +75,9 @@ def jaxpr_region(ctx: Any, operation: Any, index: int, jaxpr: Any) -> None:
     body.op("stablehlo.return", results, [])
 
 
-def reduce_by_monoid(ctx: Any, monoid: str, x: Any, shape: Sequence[int], dtype: Any, axes: Sequence[int]) -> Any:
-    """Reduce a value of the given shape over some axes."""
+def reduce_by_monoid(ctx: Any, monoid: str, x: Any, shape: Sequence[int], dtype: Any, axes: Sequence[int],
+                     is_finite: bool = False) -> Any:
+    """Reduce a value of the given shape over some axes; `is_finite` says that no element is NaN."""
     out_shape = tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
     def reduced(monoid: str, x: Any, dtype: Any) -> Any:
@@ -89,7 +91,7 @@ def reduce_by_monoid(ctx: Any, monoid: str, x: Any, shape: Sequence[int], dtype:
 
     layouts = [getattr(aval, "layout", None) for aval in (ctx.avals_in[0], ctx.aval_out)]
     is_left = any(layout is not None and layout.spec.unreduced for layout in layouts)  # and then no operand of comparisons
-    if ctx.builder.is_split and not is_left:
+    if ctx.builder.is_split and not is_left and not is_finite:
         return over_devices(ctx, monoid, x, shape, out_shape, dtype, reduced, axes)
     return reduced(monoid, x, dtype)
 
@@ -99,9 +101,9 @@ def over_devices(ctx: Any, monoid: str, x: Any, shape: Sequence[int], out_shape:
     """`reduce(monoid, x, dtype)` where XLA may reduce over devices, which it does not do well on the CPU.
 
     The sum of a complex constant ends the process, complex numbers have no maximum, and that of floats passes over NaN, so
-    that there may be nothing left but -inf.
+    that there may be nothing left but -inf. So NaN is searched for; `passes.searches` leaves out what is for one device.
 
-    Args: `axes` of the value that the result does not have.
+    Args: `axes` of the value that the result does not have; none where the operation itself is one over devices.
     """
     is_complex, is_extreme = dtype.kind == "c", monoid in ("max", "min")
     if ctx.platform != "cpu" or not (is_complex and monoid != "prod" or is_extreme and has_nan(dtype)):
@@ -118,9 +120,17 @@ def over_devices(ctx: Any, monoid: str, x: Any, shape: Sequence[int], out_shape:
             imag = ctx.value("stablehlo.select", [beside, imag, ctx.constant(identity(monoid, part), part, shape)], shape, part)
         second = over_devices(ctx, monoid, imag, shape, out_shape, part, reduce, axes)
         return ctx.value("stablehlo.complex", [first, second], out_shape, dtype)
-    found = reduce("or", ctx.compare(x, x, "NE"), boolean)
-    nan = ctx.constant(math.nan, dtype, out_shape)
-    return ctx.value("stablehlo.select", [found, nan, reduce(monoid, x, dtype)], out_shape, dtype)
+    is_nan, extreme, nan = ctx.compare(x, x, "NE"), reduce(monoid, x, dtype), ctx.constant(math.nan, dtype, out_shape)
+    if not axes:  # XLA makes one exchange of two extremes
+        low, high = (ctx.constant(number, dtype, shape) for number in (1, 2))
+        wins, loses = (high, low) if monoid == "max" else (low, high)
+        marks = ctx.value("stablehlo.select", [is_nan, wins, loses], shape, dtype)
+        found = ctx.compare(reduce(monoid, marks, dtype), wins, "EQ")
+        return ctx.value("stablehlo.select", [found, nan, extreme], out_shape, dtype)
+    found = reduce("or", is_nan, boolean)
+    result = ctx.value("stablehlo.select", [found, nan, extreme], out_shape, dtype)
+    ctx.builder.searches.append(Search(is_nan, axes, found, extreme, result))
+    return result
 
 
 # XLA:CPU reduces integers and booleans level by level, a kernel for each; of floats it hands the whole to a library. So large
@@ -190,7 +200,8 @@ def _truths(monoid: str, x: Any, aval: Any) -> Any:
 def _reduce_truths(ctx: Any, monoid: str, x: Any, aval: Any, axes: tuple[int, ...]) -> Any:
     """The sum of booleans, or whether one or all of them are true."""
     out = ctx.aval_out
-    result = reduce_by_monoid(ctx, _OF_TRUTHS[monoid], ctx.convert(x, aval.shape, _FLOAT), aval.shape, _FLOAT, axes)
+    numbers = ctx.convert(x, aval.shape, _FLOAT)
+    result = reduce_by_monoid(ctx, _OF_TRUTHS[monoid], numbers, aval.shape, _FLOAT, axes, is_finite=True)
     if monoid == "sum":
         return ctx.convert(result, out.shape, out.dtype)
     return ctx.compare(result, ctx.constant(0, _FLOAT, out.shape), "NE")

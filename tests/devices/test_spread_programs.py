@@ -522,6 +522,25 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         for found, extreme in zip(halves, (np.maximum, np.minimum), strict=True):
             compare(found, extreme(whole[:4], whole[4:]))
 
+    def test_nan_is_searched_for_where_extremes_are_over_devices_alone():
+        x = jax.device_put(X, on("x"))
+
+        @jax.jit
+        def scaled(x):
+            return x / jnp.max(abs(x), 1, keepdims=True)
+
+        def looped(x):
+            return lax.fori_loop(0, 3, lambda _, x: scaled(x) - x.min(1, keepdims=True), x)
+
+        for fun, searches in ((scaled, 0), (looped, 0), (lambda x: scaled(x.T), 1), (lambda x: jnp.max(scaled(x)), 1),
+                              (lambda x: scaled(lax.with_sharding_constraint(x, on(None, "y"))), 1),
+                              (lambda x: (jnp.tile(x, (8, 8)) > 3).any(), 0)):
+            lowered = jax.jit(fun).lower(x)
+            assert len(re.findall("applies stablehlo.or", lowered.as_text())) == searches
+            np.testing.assert_allclose(lowered.compile()(x), jax.jit(fun)(X), rtol=1e-5)
+        by_hand = jax.shard_map(lambda x: lax.pmax(x, "x"), mesh=MESH, in_specs=P("x"), out_specs=P())
+        assert len(re.findall(" all-reduce[(]", jax.jit(by_hand).lower(x).compile().as_text())) == 1
+
     def test_small_products_in_loops_are_summed_up_over_devices():
         cut, start = jax.device_put(X / 4, on("x")), np.ones((8, 8), np.float32)
         looped = jax.jit(lambda a, b: lax.fori_loop(0, 3, lambda _, c: c @ b, a))

@@ -62,13 +62,14 @@ def _random_gamma(keys, alpha, *, log_space: bool):
     if is_symbolic(size) or size <= _BLOCK or is_cut(aval_of(alpha)) or is_cut(aval_of(keys)):
         return _by_rejection(keys, alpha, log_space)
     return lax.platform_dependent(keys, alpha, default=lambda keys, alpha: _by_rejection(keys, alpha, log_space),
-                                  cpu=lambda keys, alpha: _in_blocks(keys, alpha, log_space))
+                                  one_cpu=lambda keys, alpha: _in_blocks(keys, alpha, log_space))
 
 
 def _in_blocks(keys, alpha, log_space: bool):
     """As few are rejected many times, a block is done after fewer rounds than all, and near in memory meanwhile.
 
-    The last block is filled up: `lax.map` with a batch size would compile the loop once more for the rest.
+    In programs for one device: blocks that are drawn in turn are no parts for several. The last block is filled up: `lax.map`
+    with a batch size would compile the loop once more for the rest.
     """
     shape, size = alpha.shape, math.prod(alpha.shape)
     rest = -size % _BLOCK

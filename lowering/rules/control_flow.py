@@ -52,7 +52,9 @@ def _platform_index(ctx: Any, *, platforms: Any) -> Any:
 
 
 def _platform_position(ctx: Any, platforms: Any) -> int:
-    names = ("gpu", ctx.builder.vendor) if ctx.platform == "gpu" else (ctx.platform,)
+    names = ["gpu", ctx.builder.vendor] if ctx.platform == "gpu" else [ctx.platform]
+    if not ctx.builder.is_split:
+        names.append(f"one_{ctx.platform}")  # functions of ours that XLA would not split well between devices
     for position, group in enumerate(platforms):
         if group is None or any(name in names for name in group):
             return position

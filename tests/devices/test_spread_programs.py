@@ -541,6 +541,14 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         by_hand = jax.shard_map(lambda x: lax.pmax(x, "x"), mesh=MESH, in_specs=P("x"), out_specs=P())
         assert len(re.findall(" all-reduce[(]", jax.jit(by_hand).lower(x).compile().as_text())) == 1
 
+    def test_gamma_variates_are_drawn_where_alpha_is():
+        key, alpha = jax.random.key(0), np.linspace(0.2, 9, 256, dtype=np.float32).reshape(16, 16)
+        compiled = jax.jit(jax.random.gamma).lower(key, jax.device_put(alpha, on("x"))).compile()
+        assert "all-gather" not in compiled.as_text()
+        drawn = compiled(key, jax.device_put(alpha, on("x")))
+        assert drawn.sharding == on("x")
+        np.testing.assert_allclose(drawn, jax.random.gamma(key, alpha), rtol=1e-6)
+
     def test_small_products_in_loops_are_summed_up_over_devices():
         cut, start = jax.device_put(X / 4, on("x")), np.ones((8, 8), np.float32)
         looped = jax.jit(lambda a, b: lax.fori_loop(0, 3, lambda _, c: c @ b, a))

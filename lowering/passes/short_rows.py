@@ -9,18 +9,21 @@ has to be compiled, which takes longer than a call of the library: it has to pay
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from lowering import xla
 from lowering.passes.emitted import Emitted, element_of, shape_of
 from lowering.passes.loops import Step, Values, equations
-from lowering.passes.operations import IN_LIBRARY, LIBRARY_REDUCTION, bodies, call_body
+from lowering.passes.operations import ELEMENTWISE, IN_LIBRARY, LIBRARY_REDUCTION, bodies, call_body
 
 _ROW, _COSTLY_ROW = 8, 6  # elements of a row at most, and of one in which costly functions are computed and reduced
 _ADDED_ROW, _FEW_ROWS = 4, 32  # elements of a row that is added to others, if these are more than so many
 _ROWS, _ROWS_SAVING_LESS = 1 << 15, 1 << 17  # in all iterations, from which on a call saves a hundredth of a compile
-_OF_LIBRARY = ("sin", "cos", "tan")  # functions of a sum that the library of jaxlib 0.12 takes in, and is faster at than XLA
+# Functions that the library takes in, and computes in vectors as XLA does not: in 64 bits; on jaxlib 0.12.
+_OF_LIBRARY_IN_64, _OF_LIBRARY = ("log", "log1p"), ("sin", "cos", "tan")
+_TAKEN_IN = ELEMENTWISE | {"broadcast_in_dim", "reshape", *IN_LIBRARY}
 
 
 def find(jaxpr: Any) -> set[Any]:
@@ -29,16 +32,52 @@ def find(jaxpr: Any) -> set[Any]:
     if not any(_is_fit(eqn, iterations) for eqn, iterations in program):
         return set()
     found, values = set(), Values(jaxpr, program)
-    read_by = lambda names: {eqn.invars[0] for eqn, _ in program
-                             if eqn.primitive.name in names and not hasattr(eqn.invars[0], "val")}
-    computed, searched = read_by(_OF_LIBRARY), read_by(("argmax", "argmin"))
+    searched = {eqn.invars[0] for eqn, _ in program if eqn.primitive.name in ("argmax", "argmin")}
     for eqn, iterations in program:
         if eqn.outvars and call_body(eqn) is None and not bodies(eqn):
             step = Step(eqn, iterations, values)
             is_fit = _is_fit(eqn, iterations, step.most_of_operands(values.costly_work) > 0)
             if is_fit and (step.name == "reduce_sum" or eqn.invars[0] not in searched):  # which gives the extreme as well
                 found.add(eqn.outvars[0])
-    return found if xla.BARRIER_DROPPER else found - computed
+    return found - _beside_functions_of_library(program)
+
+
+def _beside_functions_of_library(program: Sequence[tuple[Any, int]]) -> set[Any]:
+    """The results of reductions of what is computed by such a function, element by element, and those that one is computed of.
+
+    What several equations read is written on the way, and not taken in.
+    """
+    same: dict[Any, Any] = {}
+    for eqn, _ in program:
+        if (body := call_body(eqn)) is not None:
+            same.update(zip((*eqn.outvars, *body.invars), (*body.outvars, *eqn.invars), strict=True))
+
+    def followed(atom: Any) -> Any:
+        while not hasattr(atom, "val") and atom in same:
+            atom = same[atom]
+        return atom
+
+    steps = [(eqn, [*map(followed, eqn.invars)]) for eqn, _ in program if call_body(eqn) is None]
+    uses = Counter([atom for _, atoms in steps for atom in atoms if not hasattr(atom, "val")])
+    taken_in = [(eqn, {atom for atom in atoms if not hasattr(atom, "val") and uses[atom] == 1}) for eqn, atoms in steps
+                if eqn.primitive.name in _TAKEN_IN]
+    found, before, behind, reduced = (set[Any]() for _ in range(4))
+    for eqn, operands in taken_in:
+        if _is_of_library(eqn) or operands & behind:
+            (found if eqn.primitive.name in IN_LIBRARY else behind).add(eqn.outvars[0])
+    for eqn, operands in reversed(taken_in):
+        if eqn.primitive.name in IN_LIBRARY or eqn.outvars[0] in reduced:  # taken in by another reduction
+            reduced |= operands
+        elif _is_of_library(eqn) or eqn.outvars[0] in before:
+            before |= operands
+    return found | before
+
+
+def _is_of_library(eqn: Any) -> bool:
+    name = eqn.primitive.name
+    if name in _OF_LIBRARY:
+        return not xla.BARRIER_DROPPER
+    return name in _OF_LIBRARY_IN_64 and eqn.outvars[0].aval.dtype == "float64"
 
 
 def _is_fit(eqn: Any, iterations: int, is_costly: bool = False) -> bool:

@@ -59,9 +59,20 @@ def test_iterations_count():
     assert count(steps(3000), (20, 3)) == 0  # so small an array is not the library's
 
 
-def test_a_sine_stays_where_it_is_faster():
-    assert count(lambda x: jnp.sin(distances(x)), (200, 3)) == bool(xla.BARRIER_DROPPER)
-    assert count(lambda x: jnp.sin(2 * distances(x)), (200, 3)) == 1
+@pytest.mark.parametrize("fun, fewest, most", [
+    (lambda f, x: f(2 * distances(x)), 0, 1),
+    (lambda f, x: (lambda d: d * f(d))(distances(x)), 1, 1),  # it is written
+    (lambda f, x: f(distances(x)).sum(), 1, 1),  # another reduction takes the function in
+    (lambda f, x: f(x[:, None] - x).sum(-1), 0, 1),
+    (lambda f, x: jax.jit(lambda x: 2 * f(x))(x[:, None] - x).sum(-1), 0, 1),
+    (lambda f, x: (lambda y: (y.sum(-1), (y * y).sum(-1)))(f(x[:, None] - x)), 2, 2),
+])
+def test_reductions_stay_with_the_library_that_computes_a_function_in_vectors(fun, fewest, most):
+    found = lambda f, dtype: count(lambda x: fun(f, x), (200, 3), dtype=dtype)
+    assert found(jnp.sin, np.float32) == (most if xla.BARRIER_DROPPER else fewest)
+    assert found(jnp.log, np.float32) == most
+    with jax.enable_x64(True):
+        assert found(jnp.log, np.float64) == fewest
 
 
 def test_dtypes():

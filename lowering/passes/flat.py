@@ -20,12 +20,13 @@ from lowering.passes.loops import equations
 from lowering.passes.operations import RUN_COST
 from lowering.passes.small_functions import main_of
 
-_LEAST, _SHORT = 8192, 64  # elements of an array, and of rows that are short
+_LEAST, _SHORT, _FEW = 8192, 64, 8  # elements of an array, of rows that are short, and of such a power of two
 _COSTLY = 13  # operations for an element that vectors matter for
 _COSTLY_ONES = frozenset(f"stablehlo.{name}" for name in (
     "atan2 cbrt cosine exponential exponential_minus_one log log_plus_one logistic power sine tan tanh").split()) | frozenset(
     f"chlo.{name}" for name in (
         "acos acosh asin asinh atan atanh cosh digamma erf erf_inv erfc lgamma polygamma sinh square tan zeta").split())
+_CALLED_IN_64 = frozenset(f"stablehlo.{name}" for name in "cosine log_plus_one sine tan".split())
 _ELEMENTWISE = _COSTLY_ONES | frozenset(f"stablehlo.{name}" for name in (
     "abs add and bitcast_convert ceil clamp compare convert count_leading_zeros divide floor is_finite maximum minimum "
     "multiply negate not or popcnt reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select shift_left "
@@ -41,12 +42,12 @@ def gains(jaxpr: Any) -> bool:
 
 
 def _is_fit(shape: Any) -> bool:
-    """Whether an array is large, has several rows, and these are short and no power of two."""
+    """Whether an array is large, has several rows, and these are short and fill no vectors."""
     extents = [extent for extent in shape if extent != 1]
     if len(extents) < 2 or not all(type(extent) is int for extent in extents):
         return False
     row = extents[-1]
-    return row < _SHORT and row & (row - 1) > 0 and math.prod(extents) >= _LEAST
+    return row < _SHORT and (row <= _FEW or row & (row - 1) > 0) and math.prod(extents) >= _LEAST
 
 
 @contextlib.contextmanager
@@ -93,7 +94,13 @@ def _groups(block: Any) -> list[list[Any]]:
     for value, group in group_of.items():  # in the order of the block
         found.setdefault(id(group), []).append(value.owner)
     return [group for group in found.values() if unfit.isdisjoint(each.result for each in group)
-            and any(each.name in _COSTLY_ONES for each in group)]
+            and any(map(_is_in_vectors, group))]
+
+
+def _is_in_vectors(operation: Any) -> bool:
+    """Whether it is a costly function that XLA computes for several elements at a time."""
+    is_called = operation.name in _CALLED_IN_64 and str(element_of(operation.result)) == "f64"
+    return operation.name in _COSTLY_ONES and not is_called
 
 
 def _is_total(operation: Any) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.numpy.api import strong_arrays
-from jaxlite.numpy.arithmetic import constant, kind_of, remainder_of, where_same
+from jaxlite.numpy.arithmetic import constant, kind_of, known_below_zero, remainder_of, where_same
 from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
 
 
@@ -25,8 +25,7 @@ def _log_add(name: str, exponential: Callable, base: float) -> Callable[[Any, An
 
     def lesser_of(x, y):
         """The lesser power over the greater one."""
-        below = -lax.abs(lax.sub(x, y))
-        return exponential(lax.min(constant(0, below), below))  # which changes nothing: why it is here, `nn.softplus` says
+        return exponential(known_below_zero(-lax.abs(lax.sub(x, y))))
 
     def of_finite(x, y):  # x or y: without a selection XLA:CPU hands this, and what sums it up, to a fast library
         return lax.max(x, y) + scaled(lax.log1p(lesser_of(x, y)), 1 / log_base)

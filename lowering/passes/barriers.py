@@ -61,9 +61,23 @@ def _behind(value: Any, why: str, shift: shifts.Shift | None) -> list[Any]:
     if operations:
         value.replace_all_uses_with(operations[-1].result)
     else:
-        operations = [ir.Operation.create("stablehlo.optimization_barrier", [value.type], [value], None, None, 0, location,
-                                          ir.InsertionPoint.after(owner))]
-        value.replace_all_uses_except(operations[0].result, operations[0])
+        operations = _written(value, location)
+        value.replace_all_uses_except(operations[-1].result, operations[0])
+    return operations
+
+
+def _written(value: Any, location: Any) -> list[Any]:
+    """A barrier without axes of one element, which XLA would keep behind it, where its library computes such arrays slowly."""
+    ir, kind = xla.ir, xla.ir.RankedTensorType(value.type)
+    steps = [("optimization_barrier", kind)]
+    if 1 in kind.shape:
+        lean = ir.RankedTensorType.get([extent for extent in kind.shape if extent != 1], kind.element_type, loc=location)
+        steps = [("reshape", lean), ("optimization_barrier", lean), ("reshape", kind)]
+    operations: list[Any] = []
+    for name, result in steps:
+        operations.append(ir.Operation.create(f"stablehlo.{name}", [result], [value], None, None, 0, location,
+                                              ir.InsertionPoint.after(value.owner)))
+        value = operations[-1].result
     return operations
 
 

@@ -652,3 +652,13 @@ def test_an_array_is_read_in_another_shape(shape, other, expected):
     w = np.eye(shape[0], dtype=np.float32)[:, :20]
     assert len(barriers(product, w, x[:20])) == expected
     assert not barriers(lambda x: jnp.exp(jnp.sin(x).reshape(other)), x)
+
+
+def test_what_is_written_has_no_axes_of_one_element():
+    x = np.random.default_rng(0).standard_normal((500, 10)).astype(np.float32)
+    loss = jax.value_and_grad(lambda x: jax.nn.softmax(x).sum())
+    assert [var.aval.shape for var in barriers(loss, x)] == [(500, 1)]
+    lowered = jax.jit(loss).lower(x)
+    before = lowered.as_text()
+    assert "f32[500,1]" not in lowered.compile().as_text()
+    assert lowered.as_text() == before

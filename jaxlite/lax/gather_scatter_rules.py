@@ -13,21 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core.aval import Ints, dual, has_states
+from jaxlite.core.aval import Ints, dual, has_states, with_layout
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
+from jaxlite.devices import placement
 from jaxlite.lax import elementwise, shaping
 from jaxlite.lax import gather_scatter as gs
 from jaxlite.lax.elementwise_rules import filled
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from jaxlite.lax.shaping_rules import Dims, insert, shift
 from jaxlite.traces.batching import Axis, bring, move
-from jaxlite.traces.jvp import Zero, def_jvp, instantiate, sum_of, zero_for, zeros_of
+from jaxlite.traces.jvp import Zero, def_jvp, instantiate, sum_of, zero_for
 from jaxlite.traces.transpose import is_linear
 
 
-def _zeros(aval):
-    return shaping.full(aval.shape, 0, aval.dtype)
+def zeros(aval):
+    """Zeros that are cut between devices as a value of this type, but are of no weak type."""
+    return placement.laid_out_as(shaping.full(aval.shape, 0, aval.dtype), aval)
 
 
 def _as_aval(operand):
@@ -54,9 +56,12 @@ def _scattered(total, ct, x, indices, *, dimension_numbers: GatherDimensionNumbe
 
 
 @gs.gather_p.def_transpose
-def _gather_transpose(ct, x, indices, **params) -> list[Any]:
-    zeros = zeros_of(dual(x.aval)) if has_states(x.aval) else _zeros(x.aval)
-    return [_scattered(zeros, ct, x, indices, **params), None]
+def _gather_transpose(ct, x, indices, *, dimension_numbers, **params) -> list[Any]:
+    aval = dual(x.aval)
+    if aval.layout is not None:  # along axes with positions, each device adds up what it has, for all of them
+        entries = [None if axis in dimension_numbers.start_index_map else entry for axis, entry in enumerate(aval.layout.spec)]
+        aval = with_layout(aval, aval.layout.update(spec=aval.layout.spec.update(partitions=entries)))
+    return [_scattered(zeros(aval), ct, x, indices, dimension_numbers=dimension_numbers, **params), None]
 
 
 def _gather_transpose_onto(total, ct, x, indices, **params):
@@ -270,7 +275,7 @@ def _scatter_transpose(ct, x, indices, updates, **params) -> list[Any]:
 def _scatter_mul_jvp_of_updates(g, out, x, indices, updates, **params):
     if not _is_single(indices, params):
         raise NotImplementedError("scatter_mul gradients are only implemented if `unique_indices=True`")
-    return elementwise.mul(x, _add(_zeros(aval_of(x)), indices, g, params))
+    return elementwise.mul(x, _add(zeros(aval_of(x)), indices, g, params))
 
 
 def_jvp(gs.scatter_mul_p, lambda g, out, x, indices, updates, **params: gs.scatter_mul_p.bind(g, indices, updates, **params),

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core.aval import Ints
+from jaxlite.core.aval import Ints, dual
 from jaxlite.core.symbolic import largest
 from jaxlite.core.values import aval_of
 from jaxlite.lax import gather_scatter as gs
 from jaxlite.lax import shaping, slicing
 from jaxlite.lax.elementwise_rules import const
-from jaxlite.lax.gather_scatter_rules import batch_gather, batch_scatter
+from jaxlite.lax.gather_scatter_rules import batch_gather, batch_scatter, zeros
 from jaxlite.lax.shaping_rules import Dims, insert
 from jaxlite.traces.batching import Axis, bring, def_batching_of_one
 from jaxlite.traces.jvp import Zero, def_linear, instantiate, zero_for
@@ -59,8 +59,7 @@ def _dynamic_slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, slice
 
 @slicing.dynamic_slice_p.def_transpose
 def _dynamic_slice_transpose(ct, x, *starts, slice_sizes: Ints) -> list[Any]:
-    zeros = shaping.full(x.aval.shape, 0, x.aval.dtype)
-    return [slicing.dynamic_update_slice_p.bind(zeros, ct, *starts), *[None] * len(starts)]
+    return [slicing.dynamic_update_slice_p.bind(zeros(dual(x.aval)), ct, *starts), *[None] * len(starts)]
 
 
 def _origin(starts: Sequence[Any]):

@@ -322,6 +322,17 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             assert [out.sharding.spec for out in outs] == [P(("x", "y")), P("x", "y"), P("x", None), P(None, None)]
             assert [reshard(each, P("x")).sharding.spec for each in (a, both)] == [P("x", "y"), P(("x", "y"))]
 
+    def test_derivatives_of_rows_are_added_up_where_the_table_is():
+        table, rows = reshard(XY, P(None, "y")), np.array([1, 3, 1])
+
+        def total(table, rows):
+            taken = table[rows] * table.at[rows].get(out_sharding=P(None, "y"))
+            return jnp.sum(taken + lax.dynamic_slice(table, (rows[0], 0), (3, table.shape[1])))
+
+        compiled = jax.jit(jax.grad(total)).lower(table, rows).compile()
+        assert "all-gather" not in compiled.as_text()
+        np.testing.assert_allclose(compiled(table, rows), jax.grad(total)(jnp.asarray(np.asarray(XY)), rows), rtol=1e-6)
+
     def test_random_numbers_of_split_keys_are_made_where_these_are():
         keys = jax.random.split(jax.random.key(0), 8)
         split = jax.device_put(keys, NamedSharding(MESH, P("x")))

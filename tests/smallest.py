@@ -27,6 +27,7 @@ LIMITS = {
     PASSES + "updates": {"_LARGE": 1, "_PART": 0, "_ROW": 1},
     PASSES + "values": {"LIBRARY_REDUCTION": 1, "MANY_BITS": 1},
     "lowering.small_products": {"_ROWS": 1, "_MANY": 1, "_LIBRARY": 1},
+    "lowering.vector_products": {"_LEAST": 1, "_LARGE": 1},
 }  # fmt: skip
 
 

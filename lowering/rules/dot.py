@@ -10,6 +10,7 @@ import numpy as np
 
 from lowering.rules import lowers
 from lowering.small_products import are_many, is_repeated, is_summed, summed
+from lowering.vector_products import read_in_place
 
 # The algorithm of each preset: the type that operands are rounded to, the accumulator's, the passes, the dtypes of
 # operands that are taken as they are, those of results that come as they are, and whether the CPU has it. What is
@@ -56,8 +57,7 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
     if is_swapped:
         (left, lhs), (right, rhs), dimension_numbers = (right, rhs), (left, lhs), [each[::-1] for each in dimension_numbers]
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
-    attributes = {"dot_dimension_numbers": ctx.attribute(_numbers_text(lhs_contract, rhs_contract, lhs_batch, rhs_batch)),
-                  "precision_config": precision_config(ctx, precision)}
+    attributes = {"precision_config": precision_config(ctx, precision)}
     lhs_dtype, rhs_dtype, product_dtype = left.dtype, right.dtype, out.dtype
     if lhs_dtype != rhs_dtype and not (_is_float8(lhs_dtype) and _is_float8(rhs_dtype)):
         lhs_dtype = rhs_dtype = out.dtype  # XLA's products are of one dtype
@@ -98,7 +98,15 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
     rows = right.ndim - batch - len(rhs_contract)
     if is_swapped:
         shape = (*shape[:batch], *shape[batch + rows:], *shape[batch:batch + rows])
-    result = ctx.value("stablehlo.dot_general", [lhs, rhs], shape, product_dtype, **attributes)
+    in_place = None
+    if ctx.platform == "cpu" and not ctx.builder.is_split:
+        in_place = read_in_place(ctx, [lhs, rhs], shapes, dimension_numbers, (lhs_dtype, rhs_dtype))
+    factors, numbers, made, places = in_place or ([lhs, rhs], dimension_numbers, shape, [])
+    attributes["dot_dimension_numbers"] = ctx.attribute(_numbers_text(*map(tuple, (*numbers[0], *numbers[1]))))
+    result = ctx.value("stablehlo.dot_general", factors, made, product_dtype, **attributes)
+    if in_place is not None:
+        result = result if places == sorted(places) else ctx.transposed(result, made, places, product_dtype)
+        result = result if made == shape else ctx.value("stablehlo.reshape", [result], shape, product_dtype)
     if is_swapped:
         columns = out.ndim - rows
         order = (*range(batch), *range(columns, out.ndim), *range(batch, columns))

@@ -299,3 +299,34 @@ def wasserstein_barycenter(jax, jnp, histograms, noise):
         return mean / spread, mean
 
     return jax.lax.scan(step, jnp.ones((3, 48)), None, length=40)[1][-1]
+
+
+@program((400, 200), (400,))
+def normal_equations(jax, jnp, a, b):
+    """Least squares by conjugate gradients, without a matrix of products."""
+
+    def step(_, state):
+        x, r, p, rr = state
+        q = a.T @ (a @ p) + 0.1 * p
+        alpha = rr / (p @ q)
+        r1 = r - alpha * q
+        new = r1 @ r1
+        return x + alpha * p, r1, r1 + new / rr * p, new
+
+    r = a.T @ b
+    return jax.lax.fori_loop(0, 25, step, (jnp.zeros(200), r, r, r @ r))[0]
+
+
+@program((40, 50, 60), (50,), (60,))
+def rank_one_tensor(jax, jnp, t, v, w):
+    """The best product of three vectors for a tensor, one vector after the other."""
+    unit = lambda x: x / jnp.linalg.norm(x)
+
+    def step(state, _):
+        v, w = state
+        u = unit(jnp.einsum("ijk,j,k->i", t, v, w))
+        v = unit(jnp.einsum("ijk,i,k->j", t, u, w))
+        w = jnp.einsum("ijk,i,j->k", t, u, v)
+        return (v, unit(w)), jnp.linalg.norm(w)
+
+    return jax.lax.scan(step, (unit(v), unit(w)), None, length=10)[1]

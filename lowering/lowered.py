@@ -69,6 +69,7 @@ class Lowered:
             flat,
             fusion,
             heaps,
+            lean,
             shifts,
             short_rows,
             short_sorts,
@@ -99,6 +100,7 @@ class Lowered:
                   short_rows.own_loops(self._scopes, own_loops),
                   short_sorts.by_rank(self.module, self._scopes, sorts, self.barriers),
                   flat.computed(self.module, not is_whole and not tail and flat.gains(self._jaxpr), self.barriers),
+                  lean.computed(self.module, not is_whole and not tail and lean.gains(self._jaxpr)),
                   small_functions.whole(self.module, is_small), small_functions.end(self._scopes, tail)):
                 yield
 

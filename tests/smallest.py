@@ -12,6 +12,7 @@ PASSES = "lowering.passes."
 LIMITS = {
     PASSES + "flat": {"_LEAST": 1, "_COSTLY": 0},
     PASSES + "fusion": {"_BLOW_UP": 1.0, "_LITTLE": 0, "_SAVING": 0, "_SAVING_IF_WRITTEN": 0},
+    PASSES + "lean": {"_LEAST": 1},
     PASSES + "library_reads": {"_SEARCHED": 0, "_SEARCHED_EACH": 0, "_SEARCHED_WORK": 0},
     PASSES + "products": {"_LARGE": 1, "_COPIED": 1, "_WORK": 1, "_MANY": 1},
     PASSES + "recomputed": {"_SHARED": 1, "_SHARED_EACH": 2, "_HASHES": 1, "_REPEATED": 1, "_REPEATED_WORK": 2, "_RESHAPED": 1,

@@ -27,7 +27,7 @@ _COSTLY_ONES = frozenset(f"stablehlo.{name}" for name in (
     f"chlo.{name}" for name in (
         "acos acosh asin asinh atan atanh cosh digamma erf erf_inv erfc lgamma polygamma sinh square tan zeta").split())
 _CALLED_IN_64 = frozenset(f"stablehlo.{name}" for name in "cosine log_plus_one sine tan".split())
-_ELEMENTWISE = _COSTLY_ONES | frozenset(f"stablehlo.{name}" for name in (
+ELEMENTWISE = _COSTLY_ONES | frozenset(f"stablehlo.{name}" for name in (
     "abs add and bitcast_convert ceil clamp compare convert count_leading_zeros divide floor is_finite maximum minimum "
     "multiply negate not or popcnt reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select shift_left "
     "shift_right_arithmetic shift_right_logical sign sqrt subtract xor").split())
@@ -73,7 +73,7 @@ def _groups(block: Any) -> list[list[Any]]:
     unfit: set[Any] = set()  # results of operations that read something else of their shape, or that something else reads
     for op in block.operations:
         operation = op.operation
-        if operation.name not in _ELEMENTWISE or not _is_fit(shape := shape_of(operation.result)):
+        if operation.name not in ELEMENTWISE or not _is_fit(shape := shape_of(operation.result)):
             continue
         group = group_of[operation.result] = [operation]
         for operand in operation.operands:
@@ -87,7 +87,7 @@ def _groups(block: Any) -> list[list[Any]]:
                 fewer, group = sorted((group, other), key=len)
                 group += fewer
                 group_of.update((each.result, group) for each in fewer)
-        if not all(use.owner.name in _IN_MEMORY or use.owner.name in _ELEMENTWISE or _is_total(use.owner)
+        if not all(use.owner.name in _IN_MEMORY or use.owner.name in ELEMENTWISE or _is_total(use.owner)
                    for use in operation.result.uses):
             unfit.add(operation.result)
     found: dict[int, list[Any]] = {}

@@ -31,10 +31,14 @@ def guarded(flatten: Callable[[Any], Any]) -> Callable[[Any], Any]:
             found = flatten(x)
             if type(found) is tuple and len(found) == 2 and type(found[0]) in (tuple, list):
                 return found
+            expected = "The to_iterable function for a custom PyTree node should return a (children, aux_data) tuple"
             if not isinstance(found, (tuple, list)) or len(found) != 2:
-                raise ValueError("The to_iterable function for a custom PyTree node should return a (children, aux_data) "
-                                 f"tuple, got {found!r}")
+                raise ValueError(f"{expected}, got {found!r}")
             children, metadata = found
+            try:
+                children = iter(children)
+            except TypeError:
+                raise ValueError(f"{expected} where 'children' is iterable, got {found!r}") from None
             return tuple(children), metadata
         except BaseException as error:
             failure = pending[get_ident()] = _Failure(error)

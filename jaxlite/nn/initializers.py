@@ -75,9 +75,9 @@ def truncated_normal(stddev: float = 1e-2, dtype=None, lower: float = -2.0, uppe
 def _fans(shape: Sequence[int], in_axis, out_axis, batch_axis) -> tuple[float, float]:
     """How many inputs and outputs each unit has: sizes of the axes, times the receptive field that the rest spans."""
     shape = canonical_shape(shape)
-    if len(shape) < 2:
+    if len(shape) < 2 and in_axis == -2:
         raise ValueError(f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor with default "
-                         "in_axis. Must be at least 2D.")
+                         "in_axis. Must be at least 2D, or specify in_axis explicitly.")
 
     def size(axes) -> int:
         return math.prod(shape[axis] for axis in (axes if isinstance(axes, (tuple, list)) else (axes,)))
@@ -194,9 +194,8 @@ def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype=None) -> I
             raise ValueError("Delta orthogonal initializer requires a 3D, 4D or 5D shape.")
         if shape[-1] < shape[-2]:
             raise ValueError("`fan_in` must be less or equal than `fan_out`.")
-        square = orthogonal(scale, column_axis, dtype)(key, (shape[-1], shape[-1]), dtype)
         kernel = jnp.zeros(shape, dtype)
         center = tuple((size - 1) // 2 for size in shape[:-2])
-        return kernel.at[center].set(square[:shape[-2]])
+        return kernel.at[center].set(orthogonal(scale, column_axis, dtype)(key, shape[-2:], dtype))
 
     return _initializer(draw, dtype)

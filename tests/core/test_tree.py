@@ -137,6 +137,13 @@ def test_a_flatten_function_that_returns_no_pair_is_named():
     with pytest.raises(ValueError, match="should return a .children, aux_data. tuple, got 3"):
         tree.leaves(Odd())
 
+    class NoChildren:
+        pass
+
+    tree_util.register_pytree_node(NoChildren, lambda x: (3, None), lambda aux, children: NoChildren())
+    with pytest.raises(ValueError, match="where 'children' is iterable, got .3, None."):
+        tree.leaves(NoChildren())
+
 
 def test_leaf_order_and_containers():
     assert tree.leaves({"b": 1, "a": (None, [2, Point(3, 4)])}) == [2, 3, 4, 1]

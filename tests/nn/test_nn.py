@@ -331,6 +331,22 @@ def test_a_complex_uniform_initializer_fills_a_disk():
     assert abs(z.mean()) < 0.02
 
 
+def test_delta_orthogonal_has_orthogonal_rows_at_the_center_as_orthogonal_draws_them():
+    key = jax.random.key(0)
+    kernel = np.array(jax.nn.initializers.delta_orthogonal(2.0)(key, (3, 2, 2, 3)))
+    np.testing.assert_array_equal(kernel[1, 0], jax.nn.initializers.orthogonal(2.0)(key, (2, 3)))
+    kernel[1, 0] = 0
+    assert not kernel.any()
+
+
+def test_weights_of_one_axis_have_a_variance_if_in_axis_is_given():
+    key = jax.random.key(0)
+    weights = jax.nn.initializers.variance_scaling(3.0, "fan_out", "uniform", in_axis=())(key, (4,))  # 4 outputs
+    np.testing.assert_allclose(weights, jax.random.uniform(key, (4,), minval=-1) * np.sqrt(3 * 3 / 4), rtol=1e-6)
+    with pytest.raises(ValueError, match="Must be at least 2D"):
+        jax.nn.initializers.lecun_normal()(key, (4,))
+
+
 def test_functions_do_not_see_what_a_library_puts_in_place_of_public_names(monkeypatch):
     # exporters such as jax2onnx replace names of jax.numpy by primitives of their own while they trace
     x = np.arange(3.0, dtype=np.float32)

@@ -77,6 +77,7 @@ class Lowered:
             small_functions,
             tables,
             tails,
+            thin_products,
             unrolling,
         )
 
@@ -85,13 +86,14 @@ class Lowered:
             shifted = shifts.find(self._jaxpr, self._is_split) if wanted else {}
             own_loops = short_rows.find(self._jaxpr) if wanted and not self._is_split else set()
             sorts = short_sorts.find(self._jaxpr) if wanted and not self._is_split else set()
+            thin = thin_products.find(self._jaxpr, self._scopes) if wanted and not self._is_split else []
             reasons = fusion.barriers(self._jaxpr, shifted, own_loops) if wanted else {}
-            has_barriers = bool(reasons or sorts)
+            has_barriers = bool(reasons or sorts or thin)
             is_joint = wanted and not has_barriers and siblings.gains(self._jaxpr)
             is_older = wanted and not has_barriers and emitters.prefers_older(self._jaxpr)
             chosen = (*unrolling.options(self._jaxpr), *heaps.options(self._jaxpr)) if wanted else ()
             self.flags = (*chosen, *((_SEVERAL_RESULTS,) if is_joint else ()), *((_OLDER_EMITTER,) if is_older else ()))
-            is_small = (wanted and not is_joint and not sorts and self._is_simple
+            is_small = (wanted and not is_joint and not sorts and not thin and self._is_simple
                         and emitters.is_one_function(self._jaxpr, reasons))
             is_whole = is_small or is_joint or not wanted or not self._is_simple
             tail = {} if is_whole or sorts else tails.find(self._jaxpr, reasons)
@@ -99,6 +101,7 @@ class Lowered:
                   barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers,
                   short_rows.own_loops(self._scopes, own_loops),
                   short_sorts.by_rank(self.module, self._scopes, sorts, self.barriers),
+                  thin_products.in_parts(thin, self.barriers),
                   flat.computed(self.module, not is_whole and not tail and flat.gains(self._jaxpr), self.barriers),
                   lean.computed(self.module, not is_whole and not tail and lean.gains(self._jaxpr)),
                   small_functions.whole(self.module, is_small), small_functions.end(self._scopes, tail)):

@@ -122,11 +122,11 @@ def is_repeated(factors: tuple[Any, Any], shapes: tuple[Any, Any], dimension_num
     (contract, _), (batch, _) = dimension_numbers
     left, right = shapes
     products = math.prod(left) * math.prod(right) // math.prod(left[axis] for axis in (*contract, *batch))
-    return any((products - math.prod(shape)) * _operations(factor) > _REPEATED
+    return any((products - math.prod(shape)) * operations(factor) > _REPEATED
                for factor, shape in zip(factors, shapes, strict=True))
 
 
-def _operations(value: Any) -> int:
+def operations(value: Any) -> int:
     """The number of operations for an element of a value, from what other kernels write, up to a limit."""
     pending, seen, count = [value], {value}, 0
     while pending and count < _MOST_OPERATIONS:

@@ -37,7 +37,7 @@ def read_in_place(ctx: Any, operands: list[Any], shapes: tuple[Any, Any], dimens
     side = next((side for side in (0, 1) if math.prod(shapes[1 - side][axis] for axis in free[1 - side]) == 1), None)
     if side is None:
         return None
-    array, shape, order = _source(operands[side], shapes[side])
+    array, shape, order = source(operands[side], shapes[side])
     axis, batches, others = order[contract[side][0]], *([order[each] for each in axes[side]] for axes in (batch, free))
     ahead = sorted(each for each in others if each < axis)
     behind = sorted(each for each in others if each > axis)
@@ -58,7 +58,7 @@ def read_in_place(ctx: Any, operands: list[Any], shapes: tuple[Any, Any], dimens
             [*range(len(batches)), *map(result.index, others)])
 
 
-def _source(value: Any, shape: Sequence[int]) -> tuple[Any, Sequence[int], Sequence[int]]:
+def source(value: Any, shape: Sequence[int]) -> tuple[Any, Sequence[int], Sequence[int]]:
     """What a value is the transpose of, its shape, and where in it each axis is; of another value itself."""
     places: Sequence[int] = range(len(shape))
     while getattr(value.owner, "name", "") == "stablehlo.transpose":

@@ -23,6 +23,7 @@ LIMITS = {
     PASSES + "short_sorts": {"_LEAST": 1, "_LEAST_TOP": 1},
     PASSES + "siblings": {"_LEAST": 1, "_LEAST_RAGGED": 1},
     PASSES + "tails": {"_LEAST": 0},
+    PASSES + "thin_products": {"_LEAST": 1, "_LEAST_APART": 1, "_LEAST_WRITTEN": 1},
     PASSES + "unrolled_reductions": {"LIBRARY_REDUCTION": 1},
     PASSES + "unrolling": {"_LEAST": 0},
     PASSES + "updates": {"_LARGE": 1, "_PART": 0, "_ROW": 1},

@@ -164,6 +164,23 @@ def beam_search(jax, jnp, embedding, w, out):
     return scores, sequences.T
 
 
+@program((512,), (4, 512, 768), (4, 512, 512), (4, 512, 2048), (4, 1024, 512), (4, 1, 256, 2, 64), (4, 1, 256, 2, 64),
+         differentiable=False)
+def decoding_step(jax, jnp, token, qkv, out, gates, down, keys, values):
+    """The next token through four layers of stacked weights: eight heads share two of keys and values, which are kept."""
+    x = token[None]
+    for layer in range(4):
+        h = rms_norm(jax, jnp, x, 1.0) @ qkv[layer]
+        q, k, v = h[:, :512].reshape(1, 2, 4, 64), h[:, 512:640].reshape(1, 1, 2, 64), h[:, 640:].reshape(1, 1, 2, 64)
+        k = jax.lax.dynamic_update_slice(keys[layer], k, (0, 100, 0, 0))
+        v = jax.lax.dynamic_update_slice(values[layer], v, (0, 100, 0, 0))
+        a = jax.nn.softmax(jnp.where(jnp.arange(256) <= 100, jnp.einsum("bhgd,bthd->bhgt", q, k) / 8, -jnp.inf))
+        x = x + jnp.einsum("bhgt,bthd->bhgd", a, v).reshape(1, 512) @ (0.1 * out[layer])
+        u, g = jnp.split(rms_norm(jax, jnp, x, 1.0) @ gates[layer], 2, -1)
+        x = x + (jax.nn.silu(g) * u) @ (0.1 * down[layer])
+    return x
+
+
 @program((60, 48), (48, 96), (96, 60), KEY, differentiable=False)
 def top_k_generation(jax, jnp, embedding, w1, w2, key):
     """Eight sequences of forty tokens, each drawn from the ten likeliest."""

@@ -36,6 +36,41 @@ class Emitted:
         """A value behind a fusion barrier."""
         return self.make("optimization_barrier", shape_of(value), element_of(value), value)
 
+    def both(self, name: str, one: Any, other: Any) -> Any:
+        """What an elementwise operation gives for two values of a type."""
+        return self.make(name, shape_of(one), element_of(one), one, other)
+
+    def sliced(self, value: Any, start: Sequence[int], shape: Sequence[int]) -> Any:
+        """The part of a value of some shape, from a place on."""
+        stop = [first + extent for first, extent in zip(start, shape, strict=True)]
+        return self.make("slice", shape, element_of(value), value, start_indices=list(start), limit_indices=stop,
+                         strides=[1] * len(stop))
+
+    def transposed(self, value: Any, order: Sequence[int]) -> Any:
+        if list(order) == sorted(order):
+            return value
+        shape = shape_of(value)
+        return self.make("transpose", [shape[axis] for axis in order], element_of(value), value, permutation=list(order))
+
+    def zero(self, element: Any) -> Any:
+        ir = xla.ir
+        number = ir.IntegerAttr.get(element, 0) if isinstance(element, ir.IntegerType) else ir.FloatAttr.get(element, 0.0)
+        kind = ir.RankedTensorType.get([], element)
+        return self.make("constant", [], element, value=ir.DenseElementsAttr.get_splat(kind, number))
+
+    def reduced(self, combiner: str, value: Any, axis: int) -> Any:
+        """A value combined along an axis, with zero first."""
+        ir = xla.ir
+        element, extents = element_of(value), shape_of(value)
+        zero = self.zero(element)
+        del extents[axis]
+        result = self.make("reduce", extents, element, value, zero, regions=1, dimensions=[axis])
+        block = result.owner.regions[0].blocks.append(zero.type, zero.type)
+        with ir.InsertionPoint(block):
+            both = ir.Operation.create(f"stablehlo.{combiner}", [zero.type], list(block.arguments))
+            ir.Operation.create("stablehlo.return", [], [both.result])
+        return result
+
     def replace(self, value: Any, other: Any) -> None:
         """Let what reads a value read the other one."""
         value.replace_all_uses_with(other)

@@ -100,6 +100,13 @@ def _is_leading(axes: Any) -> bool:
     return tuple(axes) == tuple(range(len(axes)))
 
 
+def numbers_of(owner: Any) -> list[list[list[int]]]:
+    """The dimension numbers of a `stablehlo.dot_general`: the contracted axes of both operands, and those of the batch."""
+    text = str(owner.attributes[_NUMBERS])
+    return [[[int(axis) for axis in re.findall(r"\d+", text.partition(f"{side}_{name}_dimensions")[2].partition("]")[0])]
+             for side in ("lhs", "rhs")] for name in ("contracting", "batching")]
+
+
 def transposed(value: Any, location: Any) -> list[Any]:
     """The operations that compute the product of a `stablehlo.dot_general` in the other order; none for another operation."""
     ir, owner = xla.ir, value.owner
@@ -108,8 +115,7 @@ def transposed(value: Any, location: Any) -> list[Any]:
     x, y = owner.operands
     kind = ir.RankedTensorType(value.type)
     numbers = str(owner.attributes[_NUMBERS])
-    batch, contracted = (len(re.findall(r"\d+", numbers.partition(f"lhs_{name}_dimensions")[2].partition("]")[0]))
-                         for name in ("batching", "contracting"))
+    contracted, batch = (len(pair[0]) for pair in numbers_of(owner))
     start = ir.RankedTensorType(x.type).rank - contracted  # of the columns in the result
     permutation = [*range(batch), *range(start, kind.rank), *range(batch, start)]
     swapped = numbers.replace("lhs", "own").replace("rhs", "lhs").replace("own", "rhs")

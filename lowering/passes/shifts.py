@@ -209,11 +209,6 @@ def read(value: Any, shift: Shift | None, location: Any) -> list[Any]:
     *rows, length = shape = shape_of(value)
     before, after = zip(*shift.margins, strict=True)
     emitted = Emitted()
-
-    def cut(x: Any, start: Sequence[int], shape: Sequence[int]) -> Any:
-        stop = [first + extent for first, extent in zip(start, shape, strict=True)]
-        return emitted.make("slice", shape, element, x, start_indices=list(start), limit_indices=stop, strides=[1] * len(stop))
-
     with location, xla.ir.InsertionPoint.after(owner):
         if owner.name == "stablehlo.pad":
             x, number = owner.operands
@@ -223,9 +218,9 @@ def read(value: Any, shift: Shift | None, location: Any) -> list[Any]:
         else:
             x = owner.operands[0].owner.operands[0]  # that both operands are slices of
             zeros = [0] * len(rows)
-            parts = [cut(x, [*zeros, length - before[-1]], [*rows, before[-1]])] if before[-1] else []
-            parts += [x, cut(x, [*zeros, 0], [*rows, after[-1]])] if after[-1] else [x]
+            parts = [emitted.sliced(x, [*zeros, length - before[-1]], [*rows, before[-1]])] if before[-1] else []
+            parts += [x, emitted.sliced(x, [*zeros, 0], [*rows, after[-1]])] if after[-1] else [x]
             wide = [*rows, before[-1] + length + after[-1]]
             written = emitted.make("concatenate", wide, element, *parts, dimension=len(rows))
-        cut(emitted.written(written), shift.start, shape)
+        emitted.sliced(emitted.written(written), shift.start, shape)
     return emitted.made

@@ -83,7 +83,8 @@ class _Sort:
 
     def __init__(self, owner: Any, emitted: Emitted):
         ir = xla.ir
-        self.owner, self.make, self.copied, self.written = owner, emitted.make, emitted.copied, emitted.written
+        self.owner, self.emitted = owner, emitted
+        self.make, self.copied, self.written = emitted.make, emitted.copied, emitted.written
         self.shape = shape_of(owner.operands[0])
         self.is_top = owner.name == "chlo.top_k"
         self.axis = len(self.shape) - 1 if self.is_top else ir.IntegerAttr(owner.attributes["dimension"]).value
@@ -110,7 +111,7 @@ class _Sort:
             element, other = self.along(operand, row, 0), self.along(operand, row, 1)
             pairs += [self.selected(is_behind, element, other), self.selected(is_behind, other, element)]
         precedes = self.make("xor", shape_of(is_behind), self.bit, self.precedes(pairs), is_behind)
-        return self.reduced("add", self.make("convert", shape_of(precedes), self.position, precedes))
+        return self.emitted.reduced("add", self.make("convert", shape_of(precedes), self.position, precedes), self.axis + 1)
 
     def precedes(self, pairs: list[Any]) -> Any:
         """Whether the first of two elements has to come first: for arrays, what the comparator of the sort says of numbers."""
@@ -133,16 +134,12 @@ class _Sort:
         is_word = isinstance(element, ir.IntegerType) and element.is_signless
         word = element if is_word else ir.IntegerType.get_signless(element.width)
         words = operand if is_word else self.make("bitcast_convert", self.shape, word, operand)
-        found = self.reduced("or", self.selected(is_there, self.along(words, rows, 1), self.along(self.zero(word), rows)))
+        those = self.selected(is_there, self.along(words, rows, 1), self.along(self.emitted.zero(word), rows))
+        found = self.emitted.reduced("or", those, self.axis + 1)
         found = found if is_word else self.make("bitcast_convert", shape_of(found), element, found)
         return found if all(use.owner.name == _PICKED for use in result.uses) else self.written(found)
 
     # --- operations
-
-    def zero(self, element: Any) -> Any:
-        ir = xla.ir
-        kind = ir.RankedTensorType.get([], element)
-        return self.make("constant", [], element, value=ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(element, 0)))
 
     def pairs(self, rows: int) -> list[int]:
         return [*self.shape[:self.axis], rows, *self.shape[self.axis:]]
@@ -164,19 +161,6 @@ class _Sort:
         return self.make("compare", shape_of(one), self.bit, one, other,
                          comparison_direction=parse(f"#stablehlo<comparison_direction {direction}>"),
                          compare_type=parse(f"#stablehlo<comparison_type {kind}>"))
-
-    def reduced(self, combiner: str, value: Any) -> Any:
-        """Integers combined along the new axis."""
-        ir = xla.ir
-        element, extents = element_of(value), shape_of(value)
-        zero = self.zero(element)
-        del extents[self.axis + 1]
-        result = self.make("reduce", extents, element, value, zero, regions=1, dimensions=[self.axis + 1])
-        block = result.owner.regions[0].blocks.append(zero.type, zero.type)
-        with ir.InsertionPoint(block):
-            both = ir.Operation.create(f"stablehlo.{combiner}", [zero.type], list(block.arguments))
-            ir.Operation.create("stablehlo.return", [], [both.result])
-        return result
 
 
 def _comparison(element: Any) -> str:

@@ -133,15 +133,16 @@ def takes_extremes_in_windows(eqn: Any) -> bool:
 
 _PAIR_WORK = 8
 _ROW_OF_PAIRS = range(9, 32)
+_OF_COMPLEX = ("reduce_max", "reduce_min", "reduce_prod")  # in several operations for an element, if it is complex
 
 
 def _reduces_pairs(eqn: Any, in_loop: bool) -> bool:
     """Whether it reduces rows of 9 to 31 in several operations for an element: of values with positions, of complex numbers."""
     name = eqn.primitive.name
-    if name not in (*_POSITIONS, "reduce", "reduce_prod"):
+    if name not in (*_POSITIONS, "reduce", *_OF_COMPLEX):
         return False
     aval = eqn.invars[0].aval
-    if name == "reduce_prod" and aval.dtype.kind != "c" or _is_two_reductions(eqn, in_loop):
+    if name in _OF_COMPLEX and aval.dtype.kind != "c" or _is_two_reductions(eqn, in_loop):
         return False
     return row_of(aval) in _ROW_OF_PAIRS and last_axis(aval.shape) in _reduced_axes(eqn)
 

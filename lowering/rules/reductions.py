@@ -93,7 +93,31 @@ def reduce_by_monoid(ctx: Any, monoid: str, x: Any, shape: Sequence[int], dtype:
     is_left = any(layout is not None and layout.spec.unreduced for layout in layouts)  # and then no operand of comparisons
     if ctx.builder.is_split and not is_left and not is_finite:
         return over_devices(ctx, monoid, x, shape, out_shape, dtype, reduced, axes)
+    if ctx.platform == "cpu" and dtype.kind == "c" and monoid in ("max", "min") and _is_fit_for_parts(shape, axes):
+        return _in_two_parts(ctx, monoid, x, shape, out_shape, dtype, reduced, axes)
     return reduced(monoid, x, dtype)
+
+
+def _is_fit_for_parts(shape: Sequence[int], axes: Sequence[int]) -> bool:
+    """Whether XLA's library reduces floats of this shape fast: many of them, and not along short rows."""
+    if not all(type(size) is int for size in shape) or math.prod(shape) < _LIBRARY_SIZE:
+        return False
+    kept = max((axis for axis in range(len(shape)) if axis not in axes), default=-1)
+    return not 1 < math.prod(shape[kept + 1:]) < _LEAST_ROW
+
+
+def _in_two_parts(ctx: Any, monoid: str, x: Any, shape: Sequence[int], out_shape: Sequence[int], dtype: Any,
+                  reduce: Callable[[str, Any, Any], Any], axes: Sequence[int]) -> Any:
+    """Complex numbers, reduced as the real and the imaginary parts, of which `reduce(monoid, x, dtype)` makes the results."""
+    part, boolean = real_dtype(dtype), np.dtype(bool)
+    real, imag = (ctx.value(f"stablehlo.{name}", [x], shape, part) for name in ("real", "imag"))
+    first = reduce(monoid, real, part)
+    if monoid in ("max", "min"):  # the extreme imaginary part beside the extreme real part
+        others = [axis for axis in range(len(shape)) if axis not in axes]
+        spread = ctx.value("stablehlo.broadcast_in_dim", [first], shape, part, broadcast_dimensions=ctx.i64s(others))
+        beside = ctx.value("stablehlo.or", [ctx.compare(real, spread, "EQ"), ctx.compare(real, real, "NE")], shape, boolean)
+        imag = ctx.value("stablehlo.select", [beside, imag, ctx.constant(identity(monoid, part), part, shape)], shape, part)
+    return ctx.value("stablehlo.complex", [first, reduce(monoid, imag, part)], out_shape, dtype)
 
 
 def over_devices(ctx: Any, monoid: str, x: Any, shape: Sequence[int], out_shape: Sequence[int], dtype: Any,
@@ -108,18 +132,9 @@ def over_devices(ctx: Any, monoid: str, x: Any, shape: Sequence[int], out_shape:
     is_complex, is_extreme = dtype.kind == "c", monoid in ("max", "min")
     if ctx.platform != "cpu" or not (is_complex and monoid != "prod" or is_extreme and has_nan(dtype)):
         return reduce(monoid, x, dtype)
-    boolean = np.dtype(bool)
     if is_complex:
-        part = np.dtype(f"float{4 * dtype.itemsize}")
-        real, imag = (ctx.value(f"stablehlo.{name}", [x], shape, part) for name in ("real", "imag"))
-        first = over_devices(ctx, monoid, real, shape, out_shape, part, reduce, axes)
-        if is_extreme:  # the extreme imaginary part beside the extreme real part
-            others = [axis for axis in range(len(shape)) if axis not in axes]
-            spread = ctx.value("stablehlo.broadcast_in_dim", [first], shape, part, broadcast_dimensions=ctx.i64s(others))
-            beside = ctx.value("stablehlo.or", [ctx.compare(real, spread, "EQ"), ctx.compare(real, real, "NE")], shape, boolean)
-            imag = ctx.value("stablehlo.select", [beside, imag, ctx.constant(identity(monoid, part), part, shape)], shape, part)
-        second = over_devices(ctx, monoid, imag, shape, out_shape, part, reduce, axes)
-        return ctx.value("stablehlo.complex", [first, second], out_shape, dtype)
+        return _in_two_parts(ctx, monoid, x, shape, out_shape, dtype, lambda monoid, x, part: over_devices(
+            ctx, monoid, x, shape, out_shape, part, reduce, axes), axes)
     is_nan, extreme, nan = ctx.compare(x, x, "NE"), reduce(monoid, x, dtype), ctx.constant(math.nan, dtype, out_shape)
     if not axes:  # XLA makes one exchange of two extremes
         low, high = (ctx.constant(number, dtype, shape) for number in (1, 2))
@@ -127,7 +142,7 @@ def over_devices(ctx: Any, monoid: str, x: Any, shape: Sequence[int], out_shape:
         marks = ctx.value("stablehlo.select", [is_nan, wins, loses], shape, dtype)
         found = ctx.compare(reduce(monoid, marks, dtype), wins, "EQ")
         return ctx.value("stablehlo.select", [found, nan, extreme], out_shape, dtype)
-    found = reduce("or", is_nan, boolean)
+    found = reduce("or", is_nan, np.dtype(bool))
     result = ctx.value("stablehlo.select", [found, nan, extreme], out_shape, dtype)
     ctx.builder.searches.append(Search(is_nan, axes, found, extreme, result))
     return result
@@ -137,8 +152,10 @@ def over_devices(ctx: Any, monoid: str, x: Any, shape: Sequence[int], out_shape:
 # arrays of booleans are reduced as floats, which count as far as this.
 _FLOAT, _EXACT = np.dtype(np.float32), 1 << 24
 _LIBRARY_SIZE, _LIBRARY_LENGTH = 1 << 12, 32
+_LEAST_ROW = 30  # complex elements whose real parts it reduces faster than XLA the pairs, in loops that LLVM unrolls
 _ROUNDED_LENGTH = 32  # elements from which on XLA does not sum them up where they are computed
 _FEW_COLUMNS = range(2, 9)  # which the library adds up as slowly as many
+_FEW_COLUMNS_IN_MEMORY = (*range(2, 16), *range(17, 24))  # of booleans that need not be computed, which LLVM adds up in vectors
 _FUSED = ("stablehlo.multiply", "stablehlo.add", "stablehlo.subtract")  # into the library's sum
 _OF_TRUTHS = {"sum": "sum", "or": "max", "and": "min"}
 _MOST_TRUTHS = 1 << 16  # above it, the floats are much more memory than booleans that XLA would not even write
@@ -151,9 +168,14 @@ def _is_for_library(ctx: Any, monoid: str, aval: Any, axes: tuple[int, ...]) -> 
     reduced = math.prod([aval.shape[axis] for axis in axes])
     if monoid != "sum" and reduced < aval.size:  # several results: a register holds many booleans
         return False
-    if math.prod(aval.shape[max(axes) + 1:]) in _FEW_COLUMNS:
+    if _columns(aval, axes) in _FEW_COLUMNS:
         return False
     return _LIBRARY_LENGTH <= reduced <= _EXACT
+
+
+def _columns(aval: Any, axes: tuple[int, ...]) -> int:
+    """How many elements beside each other are not reduced."""
+    return math.prod(aval.shape[max(axes, default=-1) + 1:])
 
 
 def _is_rounded(ctx: Any, aval: Any, axes: tuple[int, ...]) -> bool:
@@ -187,14 +209,20 @@ def _is_outermost(block: Any) -> bool:
     return owner.name == "func.func" and str(owner.attributes["sym_name"]) == '"main"'
 
 
-def _truths(monoid: str, x: Any, aval: Any) -> Any:
-    """The booleans that are reduced, or that were converted to integers wide enough to count them; None if there are none."""
+def _truths(monoid: str, x: Any, aval: Any, axes: tuple[int, ...]) -> Any:
+    """The booleans that are reduced, or that were converted to integers wide enough to count them; None if there are none.
+
+    None also for those that XLA's loops count as fast.
+    """
     if monoid != "sum":
         return x if aval.dtype == bool and aval.size <= _MOST_TRUTHS else None
     owner = x.owner
     if aval.dtype.kind not in "iu" or aval.dtype.itemsize < 4 or getattr(owner, "name", "") != "stablehlo.convert":
         return None
-    return owner.operands[0] if str(owner.operands[0].type.element_type) == "i1" else None
+    (truths,) = owner.operands
+    if isinstance(truths.owner, xla.ir.Block) and _columns(aval, axes) in _FEW_COLUMNS_IN_MEMORY:
+        return None
+    return truths if str(truths.type.element_type) == "i1" else None
 
 
 def _reduce_truths(ctx: Any, monoid: str, x: Any, aval: Any, axes: tuple[int, ...]) -> Any:
@@ -240,7 +268,7 @@ def _reduction(monoid: str) -> None:
     def rule(ctx: Any, x: Any, *, axes: tuple[int, ...], **params: Any) -> Any:
         (aval,) = ctx.avals_in
         is_fit = monoid in _OF_TRUTHS and _is_for_library(ctx, monoid, aval, axes)
-        truths = _truths(monoid, x, aval) if is_fit else None
+        truths = _truths(monoid, x, aval, axes) if is_fit else None
         if truths is not None:
             return _reduce_truths(ctx, monoid, truths, aval, axes)
         if monoid == "sum" and _is_rounded(ctx, aval, axes):

@@ -340,10 +340,11 @@ MASK = np.random.default_rng(2).random((130, 70)) < 0.4
 
 
 @pytest.mark.parametrize("f", [
-    lambda xp, mask: xp.sum(mask), lambda xp, mask: xp.sum(mask, axis=0), lambda xp, mask: xp.sum(~mask, axis=1),
-    lambda xp, mask: xp.sum(mask, dtype=np.int8), lambda xp, mask: xp.sum(xp.where(mask, 3, -7)), lambda xp, mask: xp.any(mask),
-    lambda xp, mask: xp.any(mask & ~mask), lambda xp, mask: xp.all(mask), lambda xp, mask: xp.all(mask | ~mask),
-    lambda xp, mask: xp.any(mask, axis=0), lambda xp, mask: xp.all(mask, axis=1),
+    lambda xp, mask: xp.sum(mask), lambda xp, mask: xp.sum(mask, axis=()), lambda xp, mask: xp.sum(mask, axis=0),
+    lambda xp, mask: xp.sum(~mask, axis=1), lambda xp, mask: xp.sum(mask, dtype=np.int8),
+    lambda xp, mask: xp.sum(xp.where(mask, 3, -7)), lambda xp, mask: xp.any(mask), lambda xp, mask: xp.any(mask & ~mask),
+    lambda xp, mask: xp.all(mask), lambda xp, mask: xp.all(mask | ~mask), lambda xp, mask: xp.any(mask, axis=0),
+    lambda xp, mask: xp.all(mask, axis=1),
 ])
 def test_many_booleans_are_counted_like_few(f):
     for mask in (MASK, MASK[:3, :5]):
@@ -374,11 +375,27 @@ def test_booleans_are_reduced_as_floats_where_the_library_takes_them():
     assert not is_float(lambda mask: jnp.sum(mask), MASK[:3])
     assert not is_float(lambda mask: jnp.any(mask, axis=1), MASK)
     assert not is_float(lambda mask: jnp.sum(mask, axis=0), MASK.reshape(-1)[:6000].reshape(-1, 3))
+    narrow = MASK.reshape(-1)[:6000].reshape(-1, 10)
+    assert not is_float(lambda mask: jnp.sum(mask, axis=0), narrow)
+    assert is_float(lambda x: jnp.sum(x > 0, axis=0), narrow.astype(np.float32))  # to compute them takes longer
     assert not is_float(lambda x: jnp.sum(x), MASK.astype(np.int32))
     looped = lambda mask: lax.fori_loop(0, 3, lambda k, count: count + jnp.sum(mask), jnp.int32(0))
     assert not is_float(looped, MASK)  # XLA compiles a small loop in one piece, but for what a library does
     xla.load_operation_classes()  # as for a lowering rule of a library
     assert is_float(lambda mask: jnp.sum(mask), MASK) and is_float(lambda mask: jnp.any(mask), MASK)
+
+
+@pytest.mark.parametrize("shape, axes, is_in_parts", [
+    ((70, 60), (0, 1), True), ((70, 60), (0,), True), ((3, 70, 30), (2,), True), ((1400, 3), (0,), True),
+    ((1400, 3), (1,), False), ((20, 20), (0, 1), False)])
+def test_complex_extremes_are_those_of_real_parts_where_the_library_takes_them(shape, axes, is_in_parts):
+    rng = np.random.default_rng(0)
+    x = (rng.integers(-9, 9, shape) + 1j * rng.integers(-99, 99, shape)).astype(np.complex64)
+    x[:1] = complex(-np.inf, 5)
+    lowered = jaxlite.jit(lambda x: (lax.reduce_max(x, axes), lax.reduce_min(x, axes))).lower(x)
+    assert ("stablehlo.real" in lowered.as_text().partition("stablehlo.reduce")[0]) == is_in_parts
+    for got, want in zip(lowered.compile()(x), (x.max(axes), x.min(axes)), strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 def test_sums_of_bfloat16_are_rounded_once():

@@ -179,9 +179,8 @@ def _sinc(x):
     if dtypes.itemsize_bits(dtype_of(x)) < 32:
         return lax.convert_element_type(_sinc(lax.convert_element_type(x, "float32")), dtype_of(x))
     # sin(pi (n + r)) is sin(pi r) or its negative, for an integer n: exact where the product of pi and x would be rounded.
-    finite = where_same(lax.is_finite(x), x, constant(0, x))
-    whole = lax.round(finite, lax.RoundingMethod.TO_NEAREST_EVEN)
-    rest = finite - whole
+    whole = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+    rest = x - whole
     is_near = lax.le(lax.abs(x), constant(0.5, x))
     one = constant(1, x)
     series = _sinc_series(lax.square(constant(math.pi, x) * rest), 8 if dtype_of(x) == "float32" else 13)

@@ -133,8 +133,8 @@ def test_aliases_are_the_same_functions():
 
 
 EDGES = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -2.5, 1e30, -1e30], "f4")
-ON_EDGES = [name for name in UNARY if "f" in UNARY[name][0] and name not in ("i0", "sinc", "conj", "deg2rad", "rad2deg",
-                                                                             "radians", "degrees")]
+ON_EDGES = [name for name in UNARY if "f" in UNARY[name][0] and name not in ("i0", "conj", "deg2rad", "rad2deg", "radians",
+                                                                             "degrees")]
 
 
 def test_infinities_nans_and_zeros_are_treated_as_numpy_does():
@@ -145,7 +145,8 @@ def test_infinities_nans_and_zeros_are_treated_as_numpy_does():
             ours, theirs = got[name], getattr(np, name)(EDGES)
             if name in ("sin", "cos", "tan"):  # of 1e30 only a good argument reduction knows
                 ours, theirs = ours[:-2], theirs[:-2]
-            np.testing.assert_allclose(ours, theirs, rtol=3e-6, err_msg=name)
+            at_whole = 3e-8 if name == "sinc" else 0  # where NumPy's is 0 up to the rounding of pi x
+            np.testing.assert_allclose(ours, theirs, rtol=3e-6, atol=at_whole, err_msg=name)
 
 
 def test_signs_of_zeros():
@@ -229,7 +230,7 @@ def test_sinc_near_zero():
 
 def test_sinc_is_accurate_far_from_zero():
     x = np.array([3.0, -7.0, 1000.5, 123456.75, 3e38, np.inf, np.nan, -0.5, 0.5], "f4")
-    expected = np.sinc(x[:4].astype("f8")).tolist() + [0.0, 0.0, np.nan, 2 / np.pi, 2 / np.pi]
+    expected = np.sinc(x[:4].astype("f8")).tolist() + [0.0, np.nan, np.nan, 2 / np.pi, 2 / np.pi]
     np.testing.assert_allclose(jnp.sinc(x), expected, rtol=1e-6, atol=1e-15)
 
 

@@ -35,7 +35,10 @@ def work_to_unroll(step: Step) -> float:
         return (_FLOAT_WINDOW_WORK if eqn.invars[0].aval.dtype.kind == "f" else 1) * count
     if _reduces_few_rows(step):
         return (_FEW_ROWS_WORK + step.values.costly_work.get(eqn.invars[0], 0.0)) * count
-    return count if reduces_across_rows(eqn, in_loop) or _rounds_each_step(eqn) else 0.0
+    if _rounds_each_step(eqn):
+        aval = eqn.invars[0].aval
+        return (_ROUNDED_WORK if row_of(aval) in _ROW_OF_ROUNDED and aval.size >= LIBRARY_REDUCTION else 1) * count
+    return count if reduces_across_rows(eqn, in_loop) else 0.0
 
 
 def is_by_xla(eqn: Any, in_loop: bool) -> bool:
@@ -162,6 +165,7 @@ def _searches_computed_rows(step: Step) -> bool:
 
 
 _ROUNDED_ROW = range(6, 17)
+_ROW_OF_ROUNDED, _ROUNDED_WORK = range(6, 12), 4  # rows that LLVM unrolls even if their elements are computed in the same loop
 
 
 def _rounds_each_step(eqn: Any) -> bool:

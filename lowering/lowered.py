@@ -65,6 +65,7 @@ class Lowered:
         # Not before something is compiled: a process that finds all of its programs in the cache needs none of them.
         from lowering.passes import (
             barriers,
+            batched_products,
             emitters,
             flat,
             fusion,
@@ -87,6 +88,7 @@ class Lowered:
             own_loops = short_rows.find(self._jaxpr) if wanted and not self._is_split else set()
             sorts = short_sorts.find(self._jaxpr) if wanted and not self._is_split else set()
             thin = thin_products.find(self._jaxpr, self._scopes) if wanted and not self._is_split else []
+            in_batches = batched_products.find(self._jaxpr) if wanted and not self._is_split else set()
             reasons = fusion.barriers(self._jaxpr, shifted, own_loops) if wanted else {}
             has_barriers = bool(reasons or sorts or thin)
             is_joint = wanted and not has_barriers and siblings.gains(self._jaxpr)
@@ -101,6 +103,7 @@ class Lowered:
                   barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers,
                   short_rows.own_loops(self._scopes, own_loops),
                   short_sorts.by_rank(self.module, self._scopes, sorts, self.barriers),
+                  batched_products.in_batches(self._scopes, in_batches),
                   thin_products.in_parts(thin, self.barriers),
                   flat.computed(self.module, not is_whole and not tail and flat.gains(self._jaxpr), self.barriers),
                   lean.computed(self.module, not is_whole and not tail and lean.gains(self._jaxpr)),

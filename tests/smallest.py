@@ -10,6 +10,7 @@ import importlib
 
 PASSES = "lowering.passes."
 LIMITS = {
+    PASSES + "batched_products": {"_ROW": 1, "_WORK": 1},
     PASSES + "flat": {"_LEAST": 1, "_COSTLY": 0},
     PASSES + "fusion": {"_BLOW_UP": 1.0, "_LITTLE": 0, "_SAVING": 0, "_SAVING_IF_WRITTEN": 0},
     PASSES + "lean": {"_LEAST": 1},

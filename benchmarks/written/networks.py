@@ -101,6 +101,28 @@ def mixture_of_experts(jax, jnp, x, gate, up, down):
     return jax.grad(loss, (0, 1, 2))(gate, up, down)
 
 
+@program((8, 64, 96), (2, 128, 64), (2, 64, 128), (2, 96, 128), (2, 128, 96))
+def mixer(jax, jnp, x, up, down, widen, narrow):
+    """Two layers that mix places, with matrices before the arrays, and then channels; with gradients."""
+
+    def loss(up, down, widen, narrow):
+        y = x
+        for layer in range(2):
+            y = y + 0.1 * down[layer] @ jax.nn.gelu(0.1 * up[layer] @ y)
+            y = y + 0.1 * jax.nn.gelu(0.1 * y @ widen[layer]) @ narrow[layer]
+        return (y**2).mean()
+
+    return jax.value_and_grad(loss, (0, 1, 2, 3))(up, down, widen, narrow)
+
+
+@program((8, 3, 64, 64), (16, 3), (16, 16), (10, 16))
+def pointwise_convolutions(jax, jnp, images, first, second, head):
+    """Channels of images are combined in each place, as `einsum` says it."""
+    y = jax.nn.relu(jnp.einsum("bchw,oc->bohw", images, first))
+    y = jax.nn.relu(jnp.einsum("bchw,oc->bohw", y, second))
+    return jax.nn.log_softmax(jnp.einsum("bchw,oc->bohw", y, head), axis=1)
+
+
 @program((8, 3, 16, 16), (8, 3, 3, 3), (8,), (8,))
 def convolution_batch_norm(jax, jnp, x, w, scale, shift):
     def loss(w, scale, shift):

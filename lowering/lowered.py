@@ -25,8 +25,6 @@ from lowering.passes import searches, trees
 from lowering.passes.dce import live_parts
 from lowering.several import emit_choice
 
-_SEVERAL_RESULTS, _OLDER_EMITTER = "xla_cpu_use_multi_output_fusion", "xla_cpu_use_fusion_emitters=False"
-
 
 class Lowered:
     """An MLIR module for a jaxpr.
@@ -62,52 +60,16 @@ class Lowered:
     def tuned(self, wanted: bool) -> Iterator[None]:
         """Within the context, if `wanted`, the module has fusion barriers and its platform's other tuning, and `barriers` and
         `flags` say which."""
-        # Not before something is compiled: a process that finds all of its programs in the cache needs none of them.
-        from lowering.passes import (
-            barriers,
-            batched_products,
-            emitters,
-            flat,
-            fusion,
-            heaps,
-            lean,
-            shifts,
-            short_rows,
-            short_sorts,
-            siblings,
-            small_functions,
-            tables,
-            tails,
-            thin_products,
-            unrolling,
-        )
-
         with self._lock:
-            wanted = wanted and self.platform == "cpu"
-            shifted = shifts.find(self._jaxpr, self._is_split) if wanted else {}
-            own_loops = short_rows.find(self._jaxpr) if wanted and not self._is_split else set()
-            sorts = short_sorts.find(self._jaxpr) if wanted and not self._is_split else set()
-            thin = thin_products.find(self._jaxpr, self._scopes) if wanted and not self._is_split else []
-            in_batches = batched_products.find(self._jaxpr) if wanted and not self._is_split else set()
-            reasons = fusion.barriers(self._jaxpr, shifted, own_loops) if wanted else {}
-            has_barriers = bool(reasons or sorts or thin)
-            is_joint = wanted and not has_barriers and siblings.gains(self._jaxpr)
-            is_older = wanted and not has_barriers and emitters.prefers_older(self._jaxpr)
-            chosen = (*unrolling.options(self._jaxpr), *heaps.options(self._jaxpr)) if wanted else ()
-            self.flags = (*chosen, *((_SEVERAL_RESULTS,) if is_joint else ()), *((_OLDER_EMITTER,) if is_older else ()))
-            is_small = (wanted and not is_joint and not sorts and not thin and self._is_simple
-                        and emitters.is_one_function(self._jaxpr, reasons))
-            is_whole = is_small or is_joint or not wanted or not self._is_simple
-            tail = {} if is_whole or sorts else tails.find(self._jaxpr, reasons)
-            with (tables.filled(self._overwritten if wanted else ()),
-                  barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers,
-                  short_rows.own_loops(self._scopes, own_loops),
-                  short_sorts.by_rank(self.module, self._scopes, sorts, self.barriers),
-                  batched_products.in_batches(self._scopes, in_batches),
-                  thin_products.in_parts(thin, self.barriers),
-                  flat.computed(self.module, not is_whole and not tail and flat.gains(self._jaxpr), self.barriers),
-                  lean.computed(self.module, not is_whole and not tail and lean.gains(self._jaxpr)),
-                  small_functions.whole(self.module, is_small), small_functions.end(self._scopes, tail)):
+            self.barriers, self.flags = [], ()
+            if not wanted or self.platform != "cpu":
+                yield
+                return
+            # Not before something is compiled: a process that finds all of its programs in the cache needs none of the passes.
+            from lowering.passes import tuning
+
+            with tuning.tuned(self.module, self._jaxpr, self._scopes, self._overwritten, is_simple=self._is_simple,
+                              is_split=self._is_split) as (self.barriers, self.flags):
                 yield
 
     @property

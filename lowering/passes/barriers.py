@@ -1,4 +1,4 @@
-"""Adds fusion barriers to a module for a compile, and removes them afterwards: the next compile may have other options.
+"""Adds fusion barriers to a module for a compile.
 
 XLA:CPU of jaxlib 0.10 removes barriers before it fuses. An option keeps all barriers of a module. But small loops and
 reductions are compiled by an emitter that does not support barriers. Therefore no barrier is placed in what a loop
@@ -7,18 +7,17 @@ computes, and none at all if a loop has barriers already.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from lowering import xla
 from lowering.passes import products, shifts, tables
+from lowering.passes.emitted import Emitted
 
 
-@contextlib.contextmanager
-def placed(module: Any, scopes: list[dict[Any, Any]], reasons: dict[Any, str],
-           shifted: dict[Any, shifts.Shift]) -> Iterator[list[str]]:
-    """Within the context, the values of the variables in `reasons` are behind barriers; gives the reasons of those placed.
+def emit(module: Any, scopes: list[dict[Any, Any]], reasons: dict[Any, str], shifted: dict[Any, shifts.Shift],
+         emitted: Emitted) -> list[str]:
+    """Put the values of the variables in `reasons` behind barriers; returns the reasons of those placed.
 
     Args:
       module: the MLIR module.
@@ -31,14 +30,11 @@ def placed(module: Any, scopes: list[dict[Any, Any]], reasons: dict[Any, str],
     if found and xla.BARRIER_DROPPER:
         functions, have_barriers = _in_loops(module)
         found = [] if have_barriers else [each for each in found if not _is_in_loop(each[0].owner, functions)]
-    operations = [(value, _behind(value, why, shift)) for value, why, shift in found]
-    try:
-        yield [why for _, why, _ in found]
-    finally:
-        for value, chain in reversed(operations):
-            chain[-1].result.replace_all_uses_with(value)
-            for operation in reversed(chain):
-                operation.erase()
+    for value, why, shift in found:
+        location = xla.ir.Location.name(f"fusion barrier: {why}", childLoc=value.owner.location, context=value.owner.context)
+        with location, xla.ir.InsertionPoint.after(value.owner):
+            _write(value, shift, emitted)
+    return [why for _, why, _ in found]
 
 
 def are_kept(module: Any) -> bool:
@@ -52,33 +48,14 @@ def outside_of_loops(module: Any, operations: Iterable[Any]) -> list[Any]:
     return [operation for operation in operations if not _is_in_loop(operation, functions)]
 
 
-def _behind(value: Any, why: str, shift: shifts.Shift | None) -> list[Any]:
-    """The operations, the last of which all users of a value read from memory."""
-    ir, owner = xla.ir, value.owner
-    location = ir.Location.name(f"fusion barrier: {why}", childLoc=owner.location, context=owner.context)
-    operations = (shifts.read(value, shift, location) or tables.positions(value, location)
-                  or products.transposed(value, location))
-    if operations:
-        value.replace_all_uses_with(operations[-1].result)
+def _write(value: Any, shift: shifts.Shift | None, emitted: Emitted) -> None:
+    """Let all that read a value read it from memory."""
+    count = len(emitted.made)
+    other = shifts.read(value, shift, emitted) or tables.positions(value, emitted) or products.transposed(value, emitted)
+    if other is not None:
+        emitted.replace(value, other)
     else:
-        operations = _written(value, location)
-        value.replace_all_uses_except(operations[-1].result, operations[0])
-    return operations
-
-
-def _written(value: Any, location: Any) -> list[Any]:
-    """A barrier without axes of one element, which XLA would keep behind it, where its library computes such arrays slowly."""
-    ir, kind = xla.ir, xla.ir.RankedTensorType(value.type)
-    steps = [("optimization_barrier", kind)]
-    if 1 in kind.shape:
-        lean = ir.RankedTensorType.get([extent for extent in kind.shape if extent != 1], kind.element_type, loc=location)
-        steps = [("reshape", lean), ("optimization_barrier", lean), ("reshape", kind)]
-    operations: list[Any] = []
-    for name, result in steps:
-        operations.append(ir.Operation.create(f"stablehlo.{name}", [result], [value], None, None, 0, location,
-                                              ir.InsertionPoint.after(value.owner)))
-        value = operations[-1].result
-    return operations
+        emitted.replace(value, emitted.written(value), emitted.made[count])
 
 
 def _in_loops(module: Any) -> tuple[set[str], bool]:

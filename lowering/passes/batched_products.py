@@ -8,9 +8,8 @@ docs/fusion.md has the measurements.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from lowering import xla
@@ -37,13 +36,11 @@ def find(jaxpr: Any) -> set[Any]:
     return found
 
 
-@contextlib.contextmanager
-def in_batches(scopes: Sequence[dict[Any, Any]], found: set[Any]) -> Iterator[None]:
-    """Within the context, those of these variables that gain by it are products of batches.
+def emit(scopes: Sequence[dict[Any, Any]], found: set[Any], emitted: Emitted) -> None:
+    """Let those of these variables that gain by it be products of batches.
 
     Args: `scopes`, for each function and region of a module, its variables and their values.
     """
-    emitted = Emitted()
     for scope in scopes if found else ():
         for value in [scope[var] for var in found if var in scope]:
             product, _, order = source(value, shape_of(value))
@@ -51,10 +48,6 @@ def in_batches(scopes: Sequence[dict[Any, Any]], found: set[Any]) -> Iterator[No
             if getattr(owner, "name", "") == "stablehlo.dot_general" and _is_result(value):
                 with owner.location, xla.ir.InsertionPoint(owner):
                     _replace(owner, value, order, emitted)
-    try:
-        yield
-    finally:
-        emitted.undo()
 
 
 def _is_result(value: Any) -> bool:
@@ -87,8 +80,8 @@ def _replace(owner: Any, value: Any, order: Sequence[int], emitted: Emitted) -> 
         if len(columns) != 2 or [axes[each] for each in order] != wanted or not _gains(array, axis, matrix):
             continue
         ahead = list(range(axis))
-        factor = emitted.make("broadcast_in_dim", [*shape[:axis], columns[1 - summed], shape[axis]], element_of(matrix), matrix,
-                              broadcast_dimensions=[axis, axis + 1] if summed == 1 else [axis + 1, axis])
+        factor = emitted.broadcast(matrix, [*shape[:axis], columns[1 - summed], shape[axis]],
+                                   [axis, axis + 1] if summed == 1 else [axis + 1, axis])
         numbers = xla.ir.Attribute.parse(
             f"#stablehlo.dot<lhs_batching_dimensions = {ahead}, rhs_batching_dimensions = {ahead}, "
             f"lhs_contracting_dimensions = [{axis + 1}], rhs_contracting_dimensions = [{axis}]>")

@@ -1,19 +1,28 @@
-"""Operations that a pass adds to a finished module for a compile, and takes back: the next compile may have other options."""
+"""Operations that passes add to a finished module for a compile, and take back: the next compile may have other options."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lowering import xla
 
 
 class Emitted:
-    """Emits operations where the insertion point of MLIR is, and undoes all of it."""
+    """Emits operations where the insertion point of MLIR is; after the context the module is as it was."""
 
     def __init__(self) -> None:
         self.made: list[Any] = []
-        self.replaced: list[tuple[Any, Any]] = []  # the values whose readers read others, and these
+        self._undone: list[Callable[[], Any]] = []  # what undoes each change of what reads what
+
+    def __enter__(self) -> Emitted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for undo in reversed(self._undone):
+            undo()
+        for operation in reversed(self.made):
+            operation.erase()
 
     def make(self, name: str, shape: Sequence[int], element: Any, *operands: Any, regions: int = 0, **attributes: Any) -> Any:
         """The result of an operation. Integers and lists of them are attributes as StableHLO has them."""
@@ -33,8 +42,14 @@ class Emitted:
         return self.made[-1].result
 
     def written(self, value: Any) -> Any:
-        """A value behind a fusion barrier."""
-        return self.make("optimization_barrier", shape_of(value), element_of(value), value)
+        """A value behind a fusion barrier, without its axes of one element: XLA would keep them behind it, where its library
+        computes such arrays slowly."""
+        lean = lean_shape(value)
+        written = self.make("optimization_barrier", lean, element_of(value), self.reshaped(value, lean))
+        return self.reshaped(written, shape_of(value))
+
+    def reshaped(self, value: Any, shape: Sequence[int]) -> Any:
+        return value if shape_of(value) == list(shape) else self.make("reshape", shape, element_of(value), value)
 
     def both(self, name: str, one: Any, other: Any) -> Any:
         """What an elementwise operation gives for two values of a type."""
@@ -45,6 +60,10 @@ class Emitted:
         stop = [first + extent for first, extent in zip(start, shape, strict=True)]
         return self.make("slice", shape, element_of(value), value, start_indices=list(start), limit_indices=stop,
                          strides=[1] * len(stop))
+
+    def broadcast(self, value: Any, shape: Sequence[int], places: Sequence[int]) -> Any:
+        """A value in each place of a larger array, of which its axes are these."""
+        return self.make("broadcast_in_dim", shape, element_of(value), value, broadcast_dimensions=[*places])
 
     def transposed(self, value: Any, order: Sequence[int]) -> Any:
         if list(order) == sorted(order):
@@ -71,20 +90,27 @@ class Emitted:
             ir.Operation.create("stablehlo.return", [], [both.result])
         return result
 
-    def replace(self, value: Any, other: Any) -> None:
-        """Let what reads a value read the other one."""
-        value.replace_all_uses_with(other)
-        self.replaced.append((value, other))
+    def replace(self, value: Any, other: Any, reader: Any = None) -> None:
+        """Let what reads a value read the other one, but for one reader that makes that of it."""
+        if reader is None:
+            value.replace_all_uses_with(other)
+        else:
+            value.replace_all_uses_except(other, reader)
+        self._undone.append(lambda: other.replace_all_uses_with(value))
 
-    def undo(self) -> None:
-        for value, other in self.replaced:
-            other.replace_all_uses_with(value)
-        for operation in reversed(self.made):
-            operation.erase()
+    def set_operand(self, operation: Any, index: int, value: Any) -> None:
+        before = operation.operands[index]
+        operation.operands[index] = value
+        self._undone.append(lambda: operation.operands.__setitem__(index, before))
 
 
 def shape_of(value: Any) -> list[int]:
     return xla.ir.RankedTensorType(value.type).shape
+
+
+def lean_shape(value: Any) -> list[int]:
+    """The shape of a value without axes of one element."""
+    return [extent for extent in shape_of(value) if extent != 1]
 
 
 def element_of(value: Any) -> Any:

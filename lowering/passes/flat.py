@@ -8,9 +8,7 @@ has the measurements.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from lowering import xla
@@ -50,21 +48,15 @@ def _is_fit(shape: Any) -> bool:
     return row < _SHORT and (row <= _FEW or row & (row - 1) > 0) and math.prod(extents) >= _LEAST
 
 
-@contextlib.contextmanager
-def computed(module: Any, wanted: bool, reasons: list[str]) -> Iterator[None]:
-    """Within the context, the main program of a module computes such arrays as vectors, where a kernel does nothing else.
+def emit(module: Any, emitted: Emitted) -> list[str]:
+    """Let the main program of a module compute such arrays as vectors, where a kernel does nothing else.
 
-    Args: `reasons` of the barriers of the module, to which those are added that keep vectors apart.
+    Returns: the reasons of the barriers that keep vectors apart.
     """
-    emitted = Emitted()
-    if wanted and barriers.are_kept(module):
-        for group in _groups(main_of(module).regions[0].blocks[0]):
-            _flatten(group, emitted)
-            reasons.append(f"computed as a vector ({math.prod(shape_of(group[0].result))} elements)")
-    try:
-        yield
-    finally:
-        emitted.undo()
+    groups = _groups(main_of(module).regions[0].blocks[0]) if barriers.are_kept(module) else []
+    for group in groups:
+        _flatten(group, emitted)
+    return [f"computed as a vector ({math.prod(shape_of(group[0].result))} elements)" for group in groups]
 
 
 def _groups(block: Any) -> list[list[Any]]:
@@ -123,16 +115,13 @@ def _flatten(group: list[Any], emitted: Emitted) -> None:
     size = math.prod(shape_of(group[0].result))
     vectors: dict[Any, Any] = {}
 
-    def reshaped(value: Any, *shape: int) -> Any:
-        return value if shape_of(value) == list(shape) else emitted.make("reshape", shape, element_of(value), value)
-
     def vector(value: Any) -> Any:
         if not shape_of(value):
             return value
         source = _source(value)
         if math.prod(shape_of(source)) == size:
-            return emitted.written(reshaped(source, size))
-        return emitted.make("broadcast_in_dim", [size], element_of(value), reshaped(source), broadcast_dimensions=[])
+            return emitted.written(emitted.reshaped(source, [size]))
+        return emitted.broadcast(emitted.reshaped(source, []), [size], [])
 
     for operation in group:
         with operation.location, xla.ir.InsertionPoint(operation):
@@ -144,7 +133,7 @@ def _flatten(group: list[Any], emitted: Emitted) -> None:
             for total in [use.owner for use in result.uses if _is_total(use.owner)]:
                 emitted.replace(total.result, _of_vector(total, vectors[result], emitted))
             if any(use.owner.name in _IN_MEMORY for use in result.uses):
-                emitted.replace(result, reshaped(emitted.written(vectors[result]), *shape_of(result)))
+                emitted.replace(result, emitted.reshaped(emitted.written(vectors[result]), shape_of(result)))
 
 
 def _of_vector(total: Any, vector: Any, emitted: Emitted) -> Any:

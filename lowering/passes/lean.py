@@ -6,13 +6,11 @@ loops of one element then. docs/fusion.md has the measurements.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from lowering import xla
-from lowering.passes.emitted import Emitted, element_of, shape_of
+from lowering.passes.emitted import Emitted, lean_shape, shape_of
 from lowering.passes.flat import ELEMENTWISE
 from lowering.passes.loops import equations
 
@@ -28,33 +26,22 @@ def _is_fit(shape: Any) -> bool:
     return 1 in shape and all(type(extent) is int for extent in shape) and math.prod(shape) >= _LEAST
 
 
-@contextlib.contextmanager
-def computed(module: Any, wanted: bool) -> Iterator[None]:
-    """Within the context, elementwise operations of a module give such arrays without these axes, if `wanted`."""
-    emitted, found = Emitted(), []
+def emit(module: Any, emitted: Emitted) -> None:
+    """Let elementwise operations of a module give such arrays without these axes."""
+    found = []
 
     def visit(operation: Any) -> Any:
         if operation.name in ELEMENTWISE and _is_fit(shape_of(operation.results[0])):
             found.append(operation)
         return xla.ir.WalkResult.ADVANCE
 
-    if wanted:
-        module.operation.walk(visit)
+    module.operation.walk(visit)
     for operation in found:
         with operation.location, xla.ir.InsertionPoint(operation):
             _emit_lean(operation, emitted)
-    try:
-        yield
-    finally:
-        emitted.undo()
 
 
 def _emit_lean(operation: Any, emitted: Emitted) -> None:
     value = operation.results[0]
-    operands = [emitted.make("reshape", _lean(operand), element_of(operand), operand) for operand in operation.operands]
-    result = emitted.copied(operation, _lean(value), operands)
-    emitted.replace(value, emitted.make("reshape", shape_of(value), element_of(value), result))
-
-
-def _lean(value: Any) -> list[int]:
-    return [extent for extent in shape_of(value) if extent != 1]
+    operands = [emitted.reshaped(operand, lean_shape(operand)) for operand in operation.operands]
+    emitted.replace(value, emitted.reshaped(emitted.copied(operation, lean_shape(value), operands), shape_of(value)))

@@ -18,6 +18,7 @@ import re
 from typing import Any
 
 from lowering import xla
+from lowering.passes.emitted import Emitted, element_of, shape_of
 
 _MANY, _TALL = 128, 2  # elements that are summed up, and rows of the result for each column, from which on turning pays
 _FEWER, _TALLER = 64, 4  # or these
@@ -107,23 +108,19 @@ def numbers_of(owner: Any) -> list[list[list[int]]]:
              for side in ("lhs", "rhs")] for name in ("contracting", "batching")]
 
 
-def transposed(value: Any, location: Any) -> list[Any]:
-    """The operations that compute the product of a `stablehlo.dot_general` in the other order; none for another operation."""
-    ir, owner = xla.ir, value.owner
+def transposed(value: Any, emitted: Emitted) -> Any:
+    """The product of a `stablehlo.dot_general` by way of the other order; None for another operation."""
+    owner = value.owner
     if owner.name != "stablehlo.dot_general":
-        return []
+        return None
     x, y = owner.operands
-    kind = ir.RankedTensorType(value.type)
+    shape = shape_of(value)
     numbers = str(owner.attributes[_NUMBERS])
     contracted, batch = (len(pair[0]) for pair in numbers_of(owner))
-    start = ir.RankedTensorType(x.type).rank - contracted  # of the columns in the result
-    permutation = [*range(batch), *range(start, kind.rank), *range(batch, start)]
+    start = len(shape_of(x)) - contracted  # of the columns in the result
+    permutation = [*range(batch), *range(start, len(shape)), *range(batch, start)]
     swapped = numbers.replace("lhs", "own").replace("rhs", "lhs").replace("own", "rhs")
-    order = ir.DenseI64ArrayAttr.get([permutation.index(axis) for axis in range(kind.rank)], owner.context)
-    with location, ir.InsertionPoint.after(owner):
-        wide = ir.RankedTensorType.get([kind.shape[axis] for axis in permutation], kind.element_type)
-        product = ir.Operation.create("stablehlo.dot_general", [wide], [y, x], {
-            _NUMBERS: ir.Attribute.parse(swapped), "precision_config": owner.attributes["precision_config"]})
-        barrier = ir.Operation.create("stablehlo.optimization_barrier", [wide], product.results)
-        transpose = ir.Operation.create("stablehlo.transpose", [value.type], barrier.results, {"permutation": order})
-    return [product, barrier, transpose]
+    product = emitted.make("dot_general", [shape[axis] for axis in permutation], element_of(value), y, x,
+                           dot_dimension_numbers=xla.ir.Attribute.parse(swapped),
+                           precision_config=owner.attributes["precision_config"])
+    return emitted.transposed(emitted.written(product), [permutation.index(axis) for axis in range(len(shape))])

@@ -19,7 +19,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lowering import xla
 from lowering.passes.emitted import Emitted, element_of, shape_of
 from lowering.passes.operations import bodies, call_body
 
@@ -201,26 +200,23 @@ def _columns(eqn: Any) -> tuple[int, int]:
     return eqn.params["start_indices"][-1], eqn.params["limit_indices"][-1]
 
 
-def read(value: Any, shift: Shift | None, location: Any) -> list[Any]:
-    """The operations, the last of which gives a value out of an array with margins; none if that is the value itself."""
+def read(value: Any, shift: Shift | None, emitted: Emitted) -> Any:
+    """A value out of an array with margins; None if that is the value itself."""
     if shift is None or shift.margins is None:
-        return []
+        return None
     owner, element = value.owner, element_of(value)
     *rows, length = shape = shape_of(value)
     before, after = zip(*shift.margins, strict=True)
-    emitted = Emitted()
-    with location, xla.ir.InsertionPoint.after(owner):
-        if owner.name == "stablehlo.pad":
-            x, number = owner.operands
-            wide = [sum(each) for each in zip(before, shape_of(x), after, strict=True)]
-            written = emitted.make("pad", wide, element, x, number, edge_padding_low=[*before], edge_padding_high=[*after],
-                                   interior_padding=[0] * len(wide))
-        else:
-            x = owner.operands[0].owner.operands[0]  # that both operands are slices of
-            zeros = [0] * len(rows)
-            parts = [emitted.sliced(x, [*zeros, length - before[-1]], [*rows, before[-1]])] if before[-1] else []
-            parts += [x, emitted.sliced(x, [*zeros, 0], [*rows, after[-1]])] if after[-1] else [x]
-            wide = [*rows, before[-1] + length + after[-1]]
-            written = emitted.make("concatenate", wide, element, *parts, dimension=len(rows))
-        emitted.sliced(emitted.written(written), shift.start, shape)
-    return emitted.made
+    if owner.name == "stablehlo.pad":
+        x, number = owner.operands
+        wide = [sum(each) for each in zip(before, shape_of(x), after, strict=True)]
+        written = emitted.make("pad", wide, element, x, number, edge_padding_low=[*before], edge_padding_high=[*after],
+                               interior_padding=[0] * len(wide))
+    else:
+        x = owner.operands[0].owner.operands[0]  # that both operands are slices of
+        zeros = [0] * len(rows)
+        parts = [emitted.sliced(x, [*zeros, length - before[-1]], [*rows, before[-1]])] if before[-1] else []
+        parts += [x, emitted.sliced(x, [*zeros, 0], [*rows, after[-1]])] if after[-1] else [x]
+        wide = [*rows, before[-1] + length + after[-1]]
+        written = emitted.make("concatenate", wide, element, *parts, dimension=len(rows))
+    return emitted.sliced(emitted.written(written), shift.start, shape)

@@ -8,9 +8,8 @@ has to be compiled, which takes longer than a call of the library: it has to pay
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import Any
 
 from lowering import xla
@@ -105,22 +104,16 @@ def _row(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, bool]:
     return row, is_reduced
 
 
-@contextlib.contextmanager
-def own_loops(scopes: Sequence[dict[Any, Any]], found: Set[Any]) -> Iterator[None]:
-    """Within the context, the reductions that give these variables are no longer such that XLA gives them to the library.
+def emit(scopes: Sequence[dict[Any, Any]], found: Set[Any], emitted: Emitted) -> None:
+    """Let the reductions that give these variables be no longer such that XLA gives them to the library.
 
     Args: `scopes`, for each function and region of a module, its variables and their values.
     """
-    emitted = Emitted()
     for scope in scopes if found else ():
         for var in found & scope.keys():
             value = scope[var]
             if getattr(value.owner, "name", "") == "stablehlo.reduce":
                 emitted.replace(value, _reduced(value.owner, emitted))
-    try:
-        yield
-    finally:
-        emitted.undo()
 
 
 def _reduced(operation: Any, emitted: Emitted) -> Any:

@@ -7,9 +7,8 @@ is sorted. The elements are then picked by their bits. docs/fusion.md has the me
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import Any
 
 from lowering import xla
@@ -41,24 +40,19 @@ def _is_fit(eqn: Any, iterations: int) -> bool:
             and all(str(atom.aval.dtype) in _DTYPES for atom in eqn.invars))
 
 
-@contextlib.contextmanager
-def by_rank(module: Any, scopes: Sequence[dict[Any, Any]], found: Set[Any], reasons: list[str]) -> Iterator[None]:
-    """Within the context, the sorts that give these variables are done by ranks.
+def emit(module: Any, scopes: Sequence[dict[Any, Any]], found: Set[Any], emitted: Emitted) -> list[str]:
+    """Do the sorts that give these variables by ranks.
 
-    Args: `scopes`, for each function and region of a module, its variables and their values; `reasons` of the barriers of the
-      module, to which those are added that keep ranks apart from what is made of them.
+    Args: `scopes`, for each function and region of a module, its variables and their values.
+    Returns: the reasons of the barriers that keep ranks apart from what is made of them.
     """
-    emitted = Emitted()
-    for owner in _sorts(module, scopes, found):
+    sorts = _sorts(module, scopes, found)
+    for owner in sorts:
         with owner.location, xla.ir.InsertionPoint(owner):
             results = _Sort(owner, emitted).results()
         for result, other in zip(owner.results, results, strict=True):
             emitted.replace(result, other)
-        reasons.append(f"sorted by ranks ({math.prod(shape_of(owner.operands[0]))} elements)")
-    try:
-        yield
-    finally:
-        emitted.undo()
+    return [f"sorted by ranks ({math.prod(shape_of(owner.operands[0]))} elements)" for owner in sorts]
 
 
 def _sorts(module: Any, scopes: Sequence[dict[Any, Any]], found: Set[Any]) -> list[Any]:
@@ -151,7 +145,7 @@ class _Sort:
     def along(self, value: Any, rows: int, which: int = 0) -> Any:
         """A value for all pairs: a number, or an array whose sorted axis becomes one of the two."""
         places = [axis + (axis > self.axis or axis == self.axis and which) for axis in range(len(shape_of(value)))]
-        return self.make("broadcast_in_dim", self.pairs(rows), element_of(value), value, broadcast_dimensions=places)
+        return self.emitted.broadcast(value, self.pairs(rows), places)
 
     def selected(self, condition: Any, one: Any, other: Any) -> Any:
         return self.make("select", shape_of(one), element_of(one), condition, one, other)

@@ -9,10 +9,9 @@ barrier. docs/fusion.md has the measurements.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from lowering import xla
@@ -65,18 +64,12 @@ def _may_be(eqn: Any) -> bool:
     return all(type(size) is int for size in sizes) and max(sizes[:2]) >= _LEAST and sizes[2] < max(sizes[:2])
 
 
-@contextlib.contextmanager
-def in_parts(found: Sequence[Any], reasons: list[str]) -> Iterator[None]:
-    """Within the context, these products are sums of parts; adds to the `reasons` of barriers."""
-    emitted = Emitted()
+def emit(found: Sequence[Any], emitted: Emitted) -> list[str]:
+    """Let these products be sums of parts; returns the reasons of the barriers in them."""
     for product in found:
         with product.owner.location, xla.ir.InsertionPoint(product.owner):
             emitted.replace(product.owner.result, product.result(emitted))
-        reasons.append(f"product of {product.rows} row{'s' * (product.rows > 1)} and an array of {math.prod(product.shape)}")
-    try:
-        yield
-    finally:
-        emitted.undo()
+    return [f"product of {each.rows} row{'s' * (each.rows > 1)} and an array of {math.prod(each.shape)}" for each in found]
 
 
 class _Product:
@@ -141,8 +134,7 @@ class _Product:
 
         def factor(value: Any, own: list[Any], start: int) -> Any:
             of_part = emitted.sliced(value, [start if axis == summed else 0 for axis in own], [shape[axis] for axis in own])
-            return make("broadcast_in_dim", [shape[axis] for axis in axes], wide, converted(of_part),
-                        broadcast_dimensions=[axes.index(axis) for axis in own])
+            return emitted.broadcast(converted(of_part), [shape[axis] for axis in axes], [axes.index(axis) for axis in own])
 
         vector = emitted.written(converted(self.laid_out(emitted, axes, extents)))
         factors = [(self.array, [axis for axis in axes if axis != _ROW]),
@@ -156,7 +148,7 @@ class _Product:
         value = value if wide == element_of(result) else make("convert", shape_of(value), element_of(result), value)
         free: list[list[Any]] = [self.free, [_ROW] * (self.rows > 1)]
         order = [axes.index(axis) for axis in (*self.places[:-1], *free[self.side], *free[1 - self.side])]
-        return make("reshape", shape_of(result), element_of(result), emitted.transposed(value, order))
+        return emitted.reshaped(emitted.transposed(value, order), shape_of(result))
 
     def laid_out(self, emitted: Emitted, axes: list[Any], extents: dict[Any, int]) -> Any:
         """The rows in the order of a term's axes."""
@@ -164,7 +156,7 @@ class _Product:
         order = sorted(range(len(shape_of(self.vector))), key=lambda axis: (
             axes.index(names[axis]) if axis in names else axes.index(_ROW) if self.rows > 1 else 0))
         shape = [extents[axis] for axis in axes if axis not in self.free]
-        return emitted.make("reshape", shape, element_of(self.vector), emitted.transposed(self.vector, order))
+        return emitted.reshaped(emitted.transposed(self.vector, order), shape)
 
 
 def _read(value: Any) -> set[str]:
@@ -185,5 +177,5 @@ def _summed(emitted: Emitted, value: Any, axis: int) -> Any:
         halves = [emitted.sliced(value, [*[0] * len(rows), start], [*rows, extent]) for start in (0, extent)]
         value = emitted.both("add", *halves)
     if shape_of(value)[axis] == 1:
-        return emitted.make("reshape", rows, element_of(value), value)
+        return emitted.reshaped(value, rows)
     return emitted.reduced("add", value, axis)

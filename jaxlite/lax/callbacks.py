@@ -115,6 +115,11 @@ def _flat_callback(what: str, callback: Callable, args, kwargs) -> tuple[list[An
     return leaves, FlatCallback(callback, tree)
 
 
+def _check_sharding(what: str, sharding: Any) -> None:
+    if sharding is not None and not isinstance(sharding, xla.SingleDeviceSharding):
+        raise NotImplementedError(f"{what} only supports SingleDeviceSharding, but got {type(sharding)}")
+
+
 def _check_operands(avals: Sequence[Any]) -> None:
     for aval in avals:
         if not isinstance(aval, ShapedArray):
@@ -134,7 +139,7 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes, *args, shar
         it seems, or not at all if nobody reads its results.
       result_shape_dtypes: a pytree of objects with `shape` and `dtype`: what the callback will return.
       args, kwargs: pytrees of arrays, the callback's arguments.
-      sharding: where the callback is called from; there is one place.
+      sharding: a `SingleDeviceSharding`, or None; the callback is called on the host in any case.
       vmap_method: what `vmap` does: "sequential" calls it for one example after the other, "sequential_unrolled" does
         without a loop, "expand_dims" calls it once with a leading axis for the batch (of size 1 in arguments that have
         none), "broadcast_all" repeats these arguments, "legacy_vectorized" leaves them as they are. None: an error.
@@ -151,6 +156,7 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes, *args, shar
     """
     if vmap_method not in VMAP_METHODS:
         raise ValueError(f"vmap_method must be one of {list(VMAP_METHODS)}, got: {vmap_method}")
+    _check_sharding("pure_callback", sharding)
     leaves, flat = _flat_callback("pure_callback", callback, args, kwargs)
     avals, tree = _result_types(result_shape_dtypes)
     if not avals:  # what nobody reads is not computed
@@ -168,7 +174,7 @@ def io_callback(callback: Callable[..., Any], result_shape_dtypes, *args, shardi
       callback: gets the arguments as arrays on the CPU and returns a pytree of arrays.
       result_shape_dtypes: a pytree of objects with `shape` and `dtype`: what the callback will return; None for nothing.
       args, kwargs: pytrees of arrays, the callback's arguments.
-      sharding: where the callback is called from; there is one place.
+      sharding: a `SingleDeviceSharding`, or None; the callback is called on the host in any case.
       ordered: whether it is called in the order of the program with respect to other ordered callbacks. It cannot be
         batched then.
     Returns: the arrays, as a pytree like `result_shape_dtypes`.
@@ -187,6 +193,7 @@ def io_callback(callback: Callable[..., Any], result_shape_dtypes, *args, shardi
     >>> seen
     [1.0, 2.0]
     """
+    _check_sharding("io_callback", sharding)
     leaves, flat = _flat_callback("io_callback", callback, args, kwargs)
     avals, tree = _result_types(result_shape_dtypes)
     return tree.unflatten(io_callback_p.bind(

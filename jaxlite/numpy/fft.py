@@ -277,6 +277,8 @@ def _frequency_arguments(name: str, n, d, dtype) -> tuple[int, Any]:
         raise ValueError(f"The n argument of jnp.fft.{name} must be an int, got {n!r}")
     if isinstance(d, (list, tuple)) or getattr(d, "ndim", 0):
         raise ValueError(f"The d argument of jnp.fft.{name} must be a scalar, got {d!r}")
+    if dtypes.kind(aval_of(d).dtype) == "c":
+        raise TypeError(f"The d argument of jnp.fft.{name} must be a real number, got {d!r}")
     dtype = dtypes.requested_dtype(dtype, name, float)
     return n if is_symbolic(n) else whole_size(n), dtype
 

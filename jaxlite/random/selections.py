@@ -122,7 +122,7 @@ def _axis(axis: int, rank: int) -> int:
 @sampler("size", "shape", "replace", "mode", "take_axis")
 def _choice(key, a, p, size: int, shape: Sequence[int], replace: bool, mode: str | None, take_axis: int):
     draws = math.prod(shape)
-    if p is None and replace:
+    if p is None and replace or not draws:
         index = _randint(key, shape, 0, size, dtypes.default_dtype(int))
     elif p is None:
         index = jnp.reshape(lax.slice_in_dim(_permuted_range(key, size), 0, draws), shape)

@@ -163,6 +163,7 @@ def test_a_pure_callback_may_fail_after_calls_that_succeed():
 @pytest.mark.parametrize(("call", "error", "says"), [
     (lambda: jax.pure_callback(np.sin, SCALAR, "text"), TypeError, "neither an array nor a scalar"),
     (lambda: jax.pure_callback(np.sin, SCALAR, 1.0, vmap_method="other"), ValueError, "vmap_method"),
+    (lambda: jax.pure_callback(np.sin, SCALAR, 1.0, sharding=jax.P()), NotImplementedError, "SingleDeviceSharding"),
     (lambda: jax.pure_callback(np.sin, 3, 1.0), AttributeError, "dtype"),
     (lambda: jax.debug.callback(3, 1.0), TypeError, "must be callable"),
     (lambda: jax.debug.print(3, 1.0), TypeError, "format string"),

@@ -94,6 +94,8 @@ def test_frequencies(name):
     for args in (([3],), (3, [1])):
         with pytest.raises(ValueError):
             getattr(jnp.fft, name)(*args)
+    with pytest.raises(TypeError, match="real"):
+        getattr(jnp.fft, name)(3, 1j)
 
 
 def test_shifts(rng):

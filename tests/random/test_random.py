@@ -229,6 +229,7 @@ def test_permutations_permute():
     got = np.asarray(random.permutation(random.key(0), x, 1, independent=True))
     assert (np.sort(got, 1) == x).all() and (np.diff(got, axis=0) != 6).any()
     assert sorted(np.asarray(random.choice(random.key(0), 10, (10,), replace=False))) == list(range(10))
+    assert random.choice(random.key(0), jnp.ones((0, 3)), (0,), p=jnp.ones(0)).shape == (0, 3)
 
 
 # --- shapes and dtypes -------------------------------------------------------------------------------

@@ -201,7 +201,10 @@ def test_what_is_other_than_in_jax() -> None:
     assert jnp.polyadd(1.0, jnp.ones(2)).tolist() == [1, 2]
     with pytest.raises(ValueError, match="Incompatible shapes"):
         jnp.polyadd(jnp.ones((3, 2)), jnp.ones(1))
-    assert np.signbit(np.asarray(jnp.fft.ihfft(jnp.ones(4))).imag[0])
+    assert np.signbit(np.asarray(jnp.fft.ihfft(jnp.ones(4))).imag[0]) and np.signbit(np.asarray(jnp.sinc(1.0)))
+    assert jaxlite.random.choice(jaxlite.random.key(0), jnp.ones((2, 3)), (0,)).shape == (0, 3)
+    with pytest.raises(ValueError, match="convert_element_type"):
+        jaxlite.random.key(0).astype(int)
     with pytest.raises(ValueError, match="masked arrays"):
         jnp.array(np.ma.array([1, 2], mask=[True, False]))
     half = jaxlite.make_jaxpr(lambda x: jnp.mean(x, dtype=jnp.float16))(np.ones(3, np.float16))

@@ -213,8 +213,18 @@ def i0(x):
     (x,) = promote_inexact("i0", x)
     if kind_of(x) == "c":
         raise ValueError(f"Unsupported input type to jax.numpy.i0: {dtype_of(x)}")
-    size = x * lax.sign(x)  # |x| with the derivative 0 at 0, as that of bessel_i0e has it
-    return lax.exp(size) * lax.bessel_i0e(x)
+    return _i0(x)
+
+
+@custom_jvp
+def _i0(x):
+    return lax.exp(lax.abs(x)) * lax.bessel_i0e(x)
+
+
+@_i0.defjvp
+def _i0_jvp(primals, tangents):
+    (x,), (t,) = primals, tangents
+    return _i0(x), t * lax.exp(x * lax.sign(x)) * lax.bessel_i1e(x)  # |x| with the derivative 0 at 0, as that of i1e has it
 
 
 # --- signs and the parts of floats -------------------------------------------------------------------

@@ -186,6 +186,11 @@ def test_beta_of_large_numbers_is_that_of_its_product(x64):
         np.testing.assert_allclose(special.betaln(float(a), b), exact, rtol=1e-14)
 
 
+def test_values_that_are_not_numbers():
+    assert np.isnan(special.betaln(np.nan, 20.0)) and np.isnan(special.sici(-np.inf)[1])
+    assert special.kl_div(-np.inf, -np.inf) == np.inf
+
+
 def test_logit_near_a_half_and_its_derivative_at_the_ends(x64):
     x = 0.5 + np.array([0.049, 0.034 + 0.034j, -0.01j])
     np.testing.assert_allclose(special.logit(x), 2 * np.arctanh(2 * (x - 0.5)), rtol=1e-15)
@@ -238,6 +243,12 @@ def test_derivatives_at_edges():
         slope = float(jaxlite.grad(fun)(x))
         assert math.isfinite(slope) and (expected is None or slope == pytest.approx(expected, rel=1e-4))
     assert jaxlite.grad(lambda x: special.rel_entr(x, 0.5))(0.0) == 0
+    assert jaxlite.grad(special.kl_div, (0, 1))(1.0, -1.0) == (0, 0)
+    x = np.array([30, 90, 1e10], np.float32)
+    exact = [-6.2583550e-04, -6.9640138e-05, -5.6418958e-21]  # by 50 digits, where the two terms cancel
+    np.testing.assert_allclose(jaxlite.vmap(jaxlite.grad(special.erfcx))(x), exact, rtol=1e-6)
+    np.testing.assert_allclose(jaxlite.grad(special.i0)(1e-5), 5e-6, rtol=1e-6)
+    assert jaxlite.grad(special.i0)(90.0) == math.inf
 
 
 def test_vmap_equals_loop(x64, rng):

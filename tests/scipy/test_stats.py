@@ -208,6 +208,7 @@ def test_a_von_mises_distribution_without_concentration_is_uniform():
     x = np.array([-3.0, 0.0, 1.0])
     np.testing.assert_allclose(stats.vonmises.pdf(x, 0.0), oracle.vonmises.pdf(x, 0.0), rtol=1e-6)
     assert np.isnan(stats.vonmises.pdf(0.0, -1.0))
+    np.testing.assert_allclose(jaxlite.vmap(jaxlite.grad(stats.vonmises.logpdf, 1), (0, None))(x, 0.0), np.cos(x), rtol=1e-6)
 
 
 def test_complex_numbers_where_the_formula_has_them():

@@ -83,7 +83,8 @@ def rel_entr(p, q):
 def kl_div(p, q):
     """p log(p / q) - p + q, q for p = 0, and inf where it is not defined."""
     p, q = floats("kl_div", p, q)
-    return rel_entr(p, q) - p + q
+    entropy = rel_entr(p, q)
+    return jnp.where(jnp.isinf(entropy), entropy, entropy - p + q)
 
 
 @float_api

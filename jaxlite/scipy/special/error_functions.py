@@ -84,8 +84,13 @@ def _erfcx(x):
     return jnp.where(x < 0, 2 * jnp.exp(x * x) - value, value)
 
 
+def _erfcx_slope(t, out, x):
+    square = jnp.square(1 / jnp.maximum(x, 4))
+    return t * jnp.where(x > 4, -2 * square * _quotient(_FAR, square), 2 * x * out - 2 / math.sqrt(math.pi))
+
+
 for _function in (_erfcx, _erfcx_of_large):
-    _function.defjvps(lambda t, out, x: t * (2 * x * out - 2 / math.sqrt(math.pi)))
+    _function.defjvps(_erfcx_slope)
 
 
 @in_working_precision

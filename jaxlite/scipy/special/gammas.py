@@ -142,7 +142,7 @@ def betaln(a, b):
     of_a = lax.lgamma(a)
     plain = of_a + (lax.lgamma(b) - lax.lgamma(a + b))
     # Logarithms of large gamma functions cancel: their leading terms are combined before they are computed.
-    one_large, both_large = (a > 0) & (b >= 10), a >= 10
+    one_large, both_large = (a > 0) & (b >= 10), (a >= 10) & (b >= 10)
     safe_a, safe_b = jnp.where(one_large, a, 1), jnp.where(one_large, b, 10)
     total = safe_a + safe_b
     rest = _stirling_rest(safe_b) - _stirling_rest(total) - (safe_b - 0.5) * jnp.log1p(safe_a / safe_b)

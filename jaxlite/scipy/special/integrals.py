@@ -183,7 +183,7 @@ def _sici(x) -> tuple[Any, Any]:
     f, g = f * inverse, g * inverse * inverse
     turn, slope = jnp.sin(large), jnp.cos(large)
     far_sine = jnp.where(is_infinite, math.pi / 2, math.pi / 2 - f * slope - g * turn)
-    far_cosine = jnp.where(is_infinite, 0, f * turn - g * slope)
+    far_cosine = jnp.where(is_infinite, jnp.where(x > 0, 0, jnp.nan), f * turn - g * slope)
     return jnp.sign(x) * jnp.where(is_small, sine, far_sine), jnp.where(is_small, cosine, far_cosine)
 
 

@@ -17,7 +17,8 @@ __dir__ = lambda: __all__
 def logpdf(x, kappa):
     """The logarithm of the density."""
     x, kappa = floats("vonmises.logpdf", x, kappa)
-    value = kappa * (jnp.cos(x) - 1) - jnp.log(2 * math.pi * lax.bessel_i0e(kappa))
+    # At 0 the sign is 0, as the derivative of i0e(kappa) = exp(-|kappa|) i0(kappa) has it there.
+    value = kappa * (jnp.cos(x) - jnp.sign(kappa)) - jnp.log(2 * math.pi * lax.bessel_i0e(kappa))
     return jnp.where(kappa >= 0, value, jnp.nan)
 
 

@@ -204,6 +204,10 @@ def test_tangents_of_the_logistic_density_are_products():
     assert "f32[3,4] = select_n" not in jaxpr and "f32[3,4] = mul" in jaxpr
 
 
+def test_a_probability_that_is_not_a_number():
+    assert np.isnan(stats.bernoulli.cdf(2, np.nan)) and np.isnan(stats.bernoulli.ppf(0.5, np.nan))
+
+
 def test_a_von_mises_distribution_without_concentration_is_uniform():
     x = np.array([-3.0, 0.0, 1.0])
     np.testing.assert_allclose(stats.vonmises.pdf(x, 0.0), oracle.vonmises.pdf(x, 0.0), rtol=1e-6)

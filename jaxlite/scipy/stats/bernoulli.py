@@ -35,7 +35,7 @@ def cdf(k, p):
     """The probability of at most k."""
     k, p = floats("bernoulli.cdf", k, p)
     value = jnp.where(k < 0, 0, jnp.where(k < 1, 1 - p, 1))
-    return jnp.where((p < 0) | (p > 1), jnp.nan, jnp.where(jnp.isnan(k), k, value))
+    return jnp.where((p >= 0) & (p <= 1), jnp.where(jnp.isnan(k), k, value), jnp.nan)
 
 
 @float_api
@@ -44,4 +44,4 @@ def ppf(q, p):
     """The least k whose `cdf` is at least q."""
     q, p = floats("bernoulli.ppf", q, p)
     value = jnp.where(q <= 1 - p, jnp.zeros_like(q), 1)
-    return jnp.where((q < 0) | (q > 1) | (p < 0) | (p > 1) | jnp.isnan(q), jnp.nan, value)
+    return jnp.where((q >= 0) & (q <= 1) & (p >= 0) & (p <= 1), value, jnp.nan)

@@ -21,6 +21,7 @@ LIMITS = {
                             "_LARGE": 1, "_PADDED": (1, 1)},
     PASSES + "shifts": {"_ROW": 1, "_SIZE": 1, "_MARGIN": 1.0},
     PASSES + "short_rows": {"_ROWS": 1, "_ROWS_SAVING_LESS": 1, "LIBRARY_REDUCTION": 1, "_FEW_ROWS": 1},
+    PASSES + "places": {"_LEAST": 1, "_SAVED": 1},
     PASSES + "short_sorts": {"_LEAST": 1, "_LEAST_TOP": 1},
     PASSES + "siblings": {"_LEAST": 1, "_LEAST_RAGGED": 1},
     PASSES + "tails": {"_LEAST": 0},

@@ -30,12 +30,13 @@ from collections.abc import Container, Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-from lowering.passes import library_reads, products, recomputed, updates
+from lowering.passes import library_reads, places, products, recomputed, updates
 from lowering.passes.operations import LOOPS, REDUCTIONS, VIEWS, bodies
 from lowering.passes.values import MOST_KERNELS, NEAR, SLICES, Kernels, Value, collect, count_copies, kind_of, traffic
 
 _NOT_STRETCHING = REDUCTIONS | {"gather", "pad"}  # XLA fuses costly values into these, even if they are larger
-_STACKING = SimpleNamespace(primitive=SimpleNamespace(name="copy"))  # what puts a result of an iteration into a stack
+# What puts a result of an iteration into a stack.
+_STACKING = SimpleNamespace(primitive=SimpleNamespace(name="copy"), invars=(), params={})
 
 _BLOW_UP = 1.3  # emitted instructions for each one of the program that are nothing to worry about
 _LITTLE = 150  # instructions too many that XLA compiles in less time than barriers cost
@@ -51,23 +52,24 @@ _NARROW = 4  # values that a part of a kernel may pass to the next
 
 
 def barriers(jaxpr: Any, shifted: Mapping[Any, Any] = MappingProxyType({}),
-             own_loops: Container[Any] = ()) -> dict[Any, str]:
+             own_loops: Container[Any] = (), moved: set[Any] | None = None) -> dict[Any, str]:
     """The variables of a program, and of the programs in its equations, that get a barrier, and why.
 
     Args:
       jaxpr: a program without dead code.
       shifted: variables that are read from arrays with margins, and how (see `shifts.find`).
       own_loops: large reductions that are not the library's (see `short_rows.find`).
+      moved: gets the variables of slices at places that XLA shall not know (see `places`).
     Returns: variable -> a short reason for the reader of a dump.
     """
     found = {var: shift.why for var, shift in shifted.items()}
-    _region(jaxpr, found, shifted, own_loops, set(), False)
+    _region(jaxpr, found, shifted, own_loops, set() if moved is None else moved, set(), False)
     return found
 
 
-def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], own_loops: Container[Any], seen: set[int],
-            in_loop: bool, carried: int | None = None) -> None:
-    """Find the barriers of a program; of the body of a scan, only so many results are `carried`."""
+def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], own_loops: Container[Any], moved: set[Any],
+            seen: set[int], in_loop: bool, carried: int | None = None) -> None:
+    """Find the barriers and moved slices of a program; of the body of a scan, only so many results are `carried`."""
     if id(jaxpr) in seen:
         return
     seen.add(id(jaxpr))
@@ -76,7 +78,7 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], own_l
 
     def visit(eqn: Any, known: Mapping[Any, Value]) -> None:
         for body in bodies(eqn):
-            _region(body, found, shifted, own_loops, seen, in_loop or eqn.primitive.name in LOOPS,
+            _region(body, found, shifted, own_loops, moved, seen, in_loop or eqn.primitive.name in LOOPS,
                     eqn.params["num_carry"] if eqn.primitive.name == "scan" else None)
         if eqn.primitive.name == "dot_general":
             left = known.get(eqn.invars[0])
@@ -116,6 +118,12 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], own_l
     library_reads.write(values, found, in_loop)
     if needed > _LONG_KERNEL:
         _cut_long_kernels(values, found)
+    groups = places.candidates(values, known)
+    if groups:
+        for value in values:
+            value.is_blocked |= value.var in found
+        _place_kernels(values)
+        moved |= places.choose(groups, values)
     for value in values:
         if value.copies and value.var in found:  # or XLA would not see that they are equal
             found.update(dict.fromkeys(value.copies, found[value.var]))

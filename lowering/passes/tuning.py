@@ -19,6 +19,7 @@ from lowering.passes import (
     fusion,
     heaps,
     lean,
+    places,
     shifts,
     short_rows,
     short_sorts,
@@ -48,7 +49,8 @@ def tuned(module: Any, jaxpr: Any, scopes: list[dict[Any, Any]], overwritten: An
     shifted = shifts.find(jaxpr, is_split)
     own_loops, sorts = (set(), set()) if is_split else (short_rows.find(jaxpr), short_sorts.find(jaxpr))
     thin, in_batches = ([], set()) if is_split else (thin_products.find(jaxpr, scopes), batched_products.find(jaxpr))
-    reasons = fusion.barriers(jaxpr, shifted, own_loops)
+    moved: set[Any] = set()
+    reasons = fusion.barriers(jaxpr, shifted, own_loops, moved)
     in_parts = bool(sorts or thin)
     is_joint = not reasons and not in_parts and siblings.gains(jaxpr)
     is_older = not reasons and not in_parts and emitters.prefers_older(jaxpr)
@@ -67,5 +69,7 @@ def tuned(module: Any, jaxpr: Any, scopes: list[dict[Any, Any]], overwritten: An
             placed += flat.emit(module, emitted)
         if has_kernels and not tail and lean.gains(jaxpr):
             lean.emit(module, emitted)
+        if not (is_small or is_joint or thin):  # XLA would write a part of what it multiplies in parts
+            places.emit(scopes, moved, emitted)
         with small_functions.whole(module, is_small), small_functions.end(scopes, tail):
             yield placed, flags

@@ -92,23 +92,23 @@ def collect(jaxpr: Any, env: dict[Any, Value], values: list[Value], shifted: Map
         if inner is not None:
             scope: dict[Any, Value] = {}
             _alias(inner.invars, eqn.invars, env, scope)
-            known.update((var, _source(atom, known)) for var, atom in zip(inner.invars, eqn.invars, strict=True))
+            known.update((var, source_of(atom, known)) for var, atom in zip(inner.invars, eqn.invars, strict=True))
             collect(inner, scope, values, shifted, visit, known, own_loops)
             _alias(eqn.outvars, inner.outvars, scope, env)
-            known.update((var, _source(atom, known)) for var, atom in zip(eqn.outvars, inner.outvars, strict=True)
-                         if _is_constant(atom, scope, known))
+            known.update((var, source_of(atom, known)) for var, atom in zip(eqn.outvars, inner.outvars, strict=True)
+                         if is_constant(atom, scope, known))
             continue
         if name in _ALIASES and _moves_nothing(eqn.invars[0].aval, eqn.outvars[0].aval):
             _alias(eqn.outvars, eqn.invars[:1], env, env)
-            known[eqn.outvars[0]] = _source(eqn.invars[0], known)
+            known[eqn.outvars[0]] = source_of(eqn.invars[0], known)
             continue
         visit(eqn, env)
         operands: list[Value] = []
         shift = shifted.get(eqn.outvars[0]) if eqn.outvars else None
         key = _computation(eqn, env, known) if shift is None else None
-        if key is not None and all(_is_constant(atom, env, known) for atom in eqn.invars):
+        if key is not None and all(is_constant(atom, env, known) for atom in eqn.invars):
             kind = "number" if eqn.outvars[0].aval.size == 1 else _ARRAY
-            if kind == "number" or any(_source(atom, known)[0] is _ARRAY for atom in eqn.invars):
+            if kind == "number" or any(source_of(atom, known)[0] is _ARRAY for atom in eqn.invars):
                 known[eqn.outvars[0]] = known.setdefault(key, (kind, len(known)))  # XLA computes it: as good as a literal
                 continue
         if key in known:
@@ -137,7 +137,7 @@ def _computation(eqn: Any, env: Mapping[Any, Value], known: Mapping[Any, Any]) -
     """Equal for equations that compute the same from the same values; None for those that are not compared."""
     if len(eqn.outvars) != 1 or eqn.primitive.name not in _COMPARED:
         return None
-    atoms = [(env.get(atom) or _source(atom, known), atom.aval.shape) for atom in eqn.invars]
+    atoms = [(env.get(atom) or source_of(atom, known), atom.aval.shape) for atom in eqn.invars]
     key = (eqn.primitive.name, eqn.outvars[0].aval.dtype, *atoms, *eqn.params.items())
     try:
         hash(key)
@@ -146,12 +146,12 @@ def _computation(eqn: Any, env: Mapping[Any, Value], known: Mapping[Any, Any]) -
     return key
 
 
-def _is_constant(atom: Any, env: Mapping[Any, Value], known: Mapping[Any, Any]) -> bool:
+def is_constant(atom: Any, env: Mapping[Any, Value], known: Mapping[Any, Any]) -> bool:
     """Whether something is a literal, a captured array, or computed of these alone; not an array made of literals."""
-    return atom not in env and type(_source(atom, known)) is tuple
+    return atom not in env and type(source_of(atom, known)) is tuple
 
 
-def _source(atom: Any, known: Mapping[Any, Any]) -> Any:
+def source_of(atom: Any, known: Mapping[Any, Any]) -> Any:
     """Equal for equal literals and numbers computed of them, and for variables that are the same input, in whatever shape."""
     return (atom.aval.dtype, repr(atom.val)) if hasattr(atom, "val") else known.get(atom, atom)
 

@@ -71,11 +71,14 @@ class Emitted:
         shape = shape_of(value)
         return self.make("transpose", [shape[axis] for axis in order], element_of(value), value, permutation=list(order))
 
-    def zero(self, element: Any) -> Any:
+    def number(self, number: int, element: Any) -> Any:
         ir = xla.ir
-        number = ir.IntegerAttr.get(element, 0) if isinstance(element, ir.IntegerType) else ir.FloatAttr.get(element, 0.0)
+        value = (ir.IntegerAttr if isinstance(element, ir.IntegerType) else ir.FloatAttr).get(element, number)
         kind = ir.RankedTensorType.get([], element)
-        return self.make("constant", [], element, value=ir.DenseElementsAttr.get_splat(kind, number))
+        return self.make("constant", [], element, value=ir.DenseElementsAttr.get_splat(kind, value))
+
+    def zero(self, element: Any) -> Any:
+        return self.number(0, element)
 
     def reduced(self, combiner: str, value: Any, axis: int) -> Any:
         """A value combined along an axis, with zero first."""

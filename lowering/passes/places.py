@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from lowering import xla
-from lowering.passes.emitted import Emitted, shape_of
+from lowering.passes.emitted import Emitted, element_of, shape_of
 from lowering.passes.operations import LOOPS
 from lowering.passes.values import Value, is_constant, source_of
 
@@ -27,7 +27,7 @@ def candidates(values: Sequence[Value], known: Mapping[Any, Any]) -> list[list[V
     groups: dict[Any, list[Value]] = defaultdict(list)
     for value in values:
         atom = value.eqn.invars[0] if value.name in _PARTS and not xla.BARRIER_DROPPER else None
-        if atom is None or value.operands == [] and is_constant(atom, {}, known):
+        if atom is None or not value.operands and is_constant(atom, {}, known):
             continue
         if not _LEAST <= value.size <= atom.aval.size // 2 or set(value.eqn.params.get("strides") or ()) > {1}:
             continue
@@ -94,13 +94,12 @@ def _emit(owner: Any, emitted: Emitted, numbers: dict[Any, Any]) -> None:
         key = block, start, is_whole
         if key not in numbers:
             with owner.location, ir.InsertionPoint.at_block_begin(block):
-                constant = emitted.make("constant", [], index, value=ir.DenseElementsAttr.get_splat(
-                    ir.RankedTensorType.get([], index), ir.IntegerAttr.get(index, start)))
+                constant = emitted.number(start, index)
                 numbers[key] = constant if is_whole else emitted.written(constant)
         return numbers[key]
 
     starts = [number(start, extent == part) for start, extent, part in zip(
         ir.DenseI64ArrayAttr(owner.attributes["start_indices"]), shape_of(array), shape, strict=True)]
     with owner.location, ir.InsertionPoint(owner):
-        emitted.replace(owner.result, emitted.make("dynamic_slice", shape, ir.RankedTensorType(array.type).element_type, array,
-                                                   *starts, slice_sizes=shape))
+        part = emitted.make("dynamic_slice", shape, element_of(array), array, *starts, slice_sizes=shape)
+        emitted.replace(owner.result, part)

@@ -69,7 +69,8 @@ def tuned(module: Any, jaxpr: Any, scopes: list[dict[Any, Any]], overwritten: An
             placed += flat.emit(module, emitted)
         if has_kernels and not tail and lean.gains(jaxpr):
             lean.emit(module, emitted)
-        if not (is_small or is_joint or thin):  # XLA would write a part of what it multiplies in parts
+        # XLA would write a part of what it multiplies in parts, and send all of what it divides among devices.
+        if not (is_split or is_small or is_joint or thin):
             places.emit(scopes, moved, emitted)
         with small_functions.whole(module, is_small), small_functions.end(scopes, tail):
             yield placed, flags

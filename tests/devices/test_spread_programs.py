@@ -560,3 +560,14 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         spread = jax.device_put(x, on(None, None, "y"))
         assert "all-gather" not in weighted.lower(spread, weights).compile().as_text()
         np.testing.assert_allclose(weighted(spread, weights), np.einsum("ijk,i->jk", x, weights), rtol=1e-4, atol=1e-4)
+
+    def test_steps_of_an_unrolled_loop_read_an_array_that_is_cut_at_places_that_xla_knows():
+        def steps(rows, x):
+            for t in range(6):
+                x = jnp.tanh(x @ x + rows[t])
+            return x
+
+        rows, x = np.ones((6, 8, 8), np.float32), np.ones((8, 8), np.float32) / 9
+        lowered = jax.jit(steps).lower(jax.device_put(rows, on(None, "y")), x)._lowered
+        with lowered.tuned(True):
+            assert "dynamic_slice" not in lowered.text()
